@@ -6,9 +6,6 @@ The field `v<n>` of the originals contains the vectors of block `n`. Its layout,
     one scale per message (4, a float), then one signed byte per dimension of each message
 
 A message without text has scale 0. The bytes of a vector times its scale form a vector of length 1.
-
-Once the vectors are also in the vector set of the session, the field is renamed to `w<n>`, and the field `vectors`
-names the model of the set.
 """
 
 from __future__ import annotations
@@ -47,10 +44,6 @@ class Vectors(NamedTuple):
     def size_bytes(self) -> int:
         return len(self.scales) + len(self.rows)
 
-    def all_rows(self) -> list[bytes]:
-        """Return scale and vector of every message."""
-        return [self.row(place) or b"" for place in range(self.place, self.stop)]
-
     def row(self, place: int) -> bytes | None:
         """Return scale and vector of the message at a position, for `encode_vectors`; None if there is none."""
         at = place - self.place
@@ -63,11 +56,6 @@ class Vectors(NamedTuple):
 def mark_of(model: str) -> bytes:
     """Return the mark that identifies the vectors of a model."""
     return blake2b(model.encode("utf-8", "surrogatepass"), digest_size=MARK_BYTES).digest()
-
-
-def model_of(mark: bytes, dimensions: int | None = None) -> bytes:
-    """Return the content of the field `vectors`: model mark and dimensions. Without `dimensions`, return its prefix."""
-    return mark.hex().encode() + (b":" if dimensions is None else b":%d" % dimensions)
 
 
 def encode_vectors(mark: bytes, dimensions: int, rows: Mapping[int, bytes], place: int, stop: int) -> bytes:

@@ -28,8 +28,6 @@ _KEYLESS_PROBES = (("EVALSHA", "0" * 40, 0), ("TIME",), ("WAIT", 0, 1), ("PING",
 _CLUSTER_PROBES = (("ASKING",),)
 COMMANDS = (*_WITHOUT_A_KEY.split(), *_PROBES)
 """Every command that pods and workers of a namespace use, inside and outside scripts."""
-OPTIONAL = ("vadd", "vsim")
-"""Commands that are used only if the ACL allows them. They exist only on servers with vector sets."""
 _DOCTOR_KNOWS = ": redismem doctor says what it needs"
 _NAMED = re.compile(r"permissions? to run the '([a-z][a-z0-9_|.-]{0,60})' command")
 _STOPPED = re.compile(r"script: ([0-9a-f]{40}), on @user_script:([0-9]{1,6})\b")

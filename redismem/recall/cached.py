@@ -83,8 +83,6 @@ class CachedSession:
         """First seq and elements of blocks that were read within a merged block, but not asked for, by number."""
         self.vectors: dict[int, Vectors] = {}
         """The vectors of messages, by the number of their block; empty if there is no embedder."""
-        self.set_model: bytes | None = None
-        """The model of the session's vector set; `None` if the set contains no vectors of this embedder."""
         self.validator: object = None
         """The state of the session at the last refresh. While the session's state is equal, the entry is current."""
         self.counted_bytes = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sized
 from heapq import nlargest
-from types import MappingProxyType
 
 import numpy as np
 
@@ -18,7 +17,6 @@ _FLOAT = np.dtype("<f4")
 _PAIRS_LIMIT, _PAIRS_LEAST = 128, 32
 # Standard errors: about one useless embedder in a thousand seems to be better than chance.
 _CHANCE = 3.0
-NOTHING: Mapping[int, float] = MappingProxyType({})
 
 
 def quantize(embedded: object, count: int) -> tuple[int, list[bytes]]:
@@ -53,21 +51,11 @@ def _make_error(reason: str) -> ModelFailed:
     return ModelFailed(reason, reason=reason, permanent=True)
 
 
-def floats(row: bytes) -> bytes:
-    """Return the vector of a row as 32-bit floats for a vector set, which normalises it."""
-    return np.frombuffer(row, np.int8, offset=_FLOAT.itemsize).astype(_FLOAT).tobytes()
-
-
-def find_nearest(
-    row: bytes, blocks: Mapping[int, Vectors], before_seq: int, limit: int, others: Mapping[int, float] = NOTHING
-) -> dict[int, float]:
-    """Return the highest positive cosine similarities to the row, at most `limit`, by seq before `before_seq`.
-
-    `others` are similarities that the server has already computed, by seq.
-    """
+def find_nearest(row: bytes, blocks: Mapping[int, Vectors], before_seq: int, limit: int) -> dict[int, float]:
+    """Return the highest positive cosine similarities to the row, at most `limit`, by seq before `before_seq`."""
     query = np.frombuffer(row, np.int8, offset=_FLOAT.itemsize).astype(np.float32)
     query /= max(1.0, float(np.linalg.norm(query)))
-    cosines = dict(others)
+    cosines: dict[int, float] = {}
     for number, vectors in list(blocks.items()):
         if vectors.dimensions != len(query):
             continue  # the settings were different then

@@ -199,7 +199,7 @@ class Recall:
             cached = CachedSession(signed.epoch, signed.version, max(0, stop - SIGNATURES_LIMIT), signed.zone)
         new = range(cached.stop, block_number(signed.first_seq - 1) + 1)
         missing = [number for number in new if number not in stored]
-        vectors = dict(zip(self._vector_numbers, fields := signed.signatures[len(self._numbers) :], strict=False))
+        vectors = dict(zip(self._vector_numbers, signed.signatures[len(self._numbers) :], strict=False))
         without = [] if self._meaning is None else [number for number in new[-VECTORS_LIMIT:] if number not in vectors]
         if missing or without:
             more = await self._store.run(pages.read_signatures(self._keys, missing, without), quarantine=True)
@@ -216,7 +216,7 @@ class Recall:
         cached.grow(stop, stored.get(stop) if new.stop > stop else None, renewed.get(stop))
         cached.postings.drop_before(stop - SIGNATURES_LIMIT)
         if self._meaning is not None:
-            self._meaning.add_vectors(cached, vectors, new.stop, fields[-1])
+            self._meaning.add_vectors(cached, vectors, new.stop)
         cached.validator = (self._numbers, signed)
         return cached
 

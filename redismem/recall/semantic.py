@@ -1,7 +1,7 @@
 """Search by meaning: embed the query and rank messages by the similarity of their vectors.
 
 If the session is cached, the query is embedded during the first round trip to Redis. If the embedding fails, only the
-search by words counts. For long sessions the server compares the vectors in the session's vector set.
+search by words counts.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from redismem.concurrency.offload import run_apart
-from redismem.errors import CorruptSession, ModelFailed, NotAllowed, StoreUnavailable
+from redismem.errors import ModelFailed
 from redismem.events import Op
-from redismem.originals.vectors import SCALE_BYTES, Embeds, model_of
+from redismem.originals.vectors import Embeds
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.session import vectors
 from redismem.recall.cached import CachedSession
 from redismem.store.store import Store
 
@@ -35,7 +34,6 @@ class Meaning:
         self._query = query
         self._embedder = embedder
         self._embedding: asyncio.Task[bytes | None] | None = None
-        self._stop = 0
 
     def blocks_to_read(self, cached: CachedSession | None, numbers: Sequence[int]) -> list[int]:
         """Return the blocks whose vectors to read. The same round trip reads the signatures of the blocks `numbers`."""
@@ -48,8 +46,7 @@ class Meaning:
 
     def begin(self, cached: CachedSession | None) -> None:
         """Start to embed the query if the cached session has vectors. The caller must call `end` afterwards."""
-        has_vectors = cached is not None and (cached.vectors or cached.set_model)
-        if has_vectors and not self._store.transport.blocks:
+        if cached is not None and cached.vectors and not self._store.transport.blocks:
             self._embedding = asyncio.create_task(self._embed_query())
 
     def end(self) -> None:
@@ -65,44 +62,19 @@ class Meaning:
         """
         from redismem.recall.nearest import estimate_products, find_nearest
 
-        if not (cached.vectors or cached.set_model) or not cached.trusts_vectors():
+        if not cached.vectors or not cached.trusts_vectors():
             return {}
         row = await (self._embed_query() if self._embedding is None else self._embedding)
         if row is None:
             return {}
-        set_scores = await self._search_set(cached, row, limit)
         blocks = cached.vectors
-        search = partial(find_nearest, row, blocks, before_seq, limit, set_scores)
+        search = partial(find_nearest, row, blocks, before_seq, limit)
         is_much = estimate_products(row, blocks) > _MANY_PRODUCTS
         return await run_apart(self._store.transport, search, is_much=is_much)
 
-    def add_vectors(
-        self, cached: CachedSession, stored: dict[int, bytes | None], stop: int, set_model: bytes | None
-    ) -> None:
-        """Cache the stored vectors of a session with `stop` blocks, and the model of its vector set."""
-        self._stop = stop
-        is_ours = set_model is not None and set_model.startswith(model_of(self._embedder.mark))
-        cached.set_model = set_model if is_ours else None
+    def add_vectors(self, cached: CachedSession, stored: dict[int, bytes | None], stop: int) -> None:
+        """Cache the stored vectors of a session with `stop` blocks."""
         cached.add_vectors(stored, self._embedder.mark, stop - BLOCKS_LIMIT)
-
-    async def _search_set(self, cached: CachedSession, row: bytes, limit: int) -> dict[int, float]:
-        """Return the similarities by seq from the server's vector set. If there are none, read the vectors instead."""
-        from redismem.recall.nearest import floats
-
-        mark, vector = self._embedder.mark, floats(row)
-        if cached.set_model != model_of(mark, len(row) - SCALE_BYTES):
-            return {}
-        try:
-            scores = await self._store.run(vectors.find_nearest(self._keys, mark, vector, limit))
-        except (StoreUnavailable, NotAllowed, CorruptSession):
-            scores = {}  # the server or the ACL lacks the command; if Redis is down, the next call raises
-        if not scores:
-            newest = range(max(0, self._stop - BLOCKS_LIMIT), self._stop)
-            missing = [number for number in newest if number not in cached.vectors]
-            if missing:
-                stored = await self._store.run(vectors.read_set_vectors(self._keys, missing), quarantine=True)
-                cached.add_vectors(stored, mark, newest.start)
-        return scores
 
     async def _embed_query(self) -> bytes | None:
         try:

@@ -1,32 +1,27 @@
 """Embed kept messages after the commit of a summary, which neither waits for the embedder nor fails with it.
 
 A session with many new blocks takes turns with other sessions. If a message could not be embedded, a later commit of
-its session retries it, as long as the message is in the newest blocks. The vectors of a long session move into its
-vector set, if the server supports vector sets.
+its session retries it, as long as the message is in the newest blocks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
-from time import monotonic
 
 from redismem.errors import ProviderUnavailable
 from redismem.events import Op, facts
 from redismem.messages.decoding import decode_messages
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import BLOCK_COUNT, block_number, decode_parts, first_seq_of
+from redismem.originals.blocks import block_number, decode_parts, first_seq_of
 from redismem.originals.dictionaries import Dictionaries
 from redismem.originals.fields import searchable_texts
 from redismem.originals.vectors import (
-    SCALE_BYTES,
     Embeds,
     Vectors,
     decode_vectors,
     encode_vectors,
     field_bytes,
-    model_of,
 )
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
@@ -35,7 +30,6 @@ from redismem.protocol.namespace.calls import Embedding
 from redismem.protocol.session import pages
 from redismem.protocol.session import vectors as vector_calls
 from redismem.protocol.session.vectors import BlockVectors
-from redismem.recall.nearest import floats
 from redismem.recall.originals import Originals
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
@@ -50,12 +44,6 @@ _SCANNED_LIMIT = 256
 """The number of newest blocks that are scanned for messages without vectors: those that recall searches."""
 _BLOCKS_LIMIT = 8
 """The number of blocks to embed of one session before the other waiting sessions get their turn."""
-SET_COUNT = 64
-"""The number of blocks up to which a session has no vector set: the first round trip of a query reads all vectors."""
-_MOVABLE, _MOVED_LIMIT = 128, 16
-"""The number of newest blocks whose vectors may move into a vector set, and how many of them move per commit."""
-_UNSUPPORTED_S = 600.0
-"""The time before vector sets are tried again on a server that does not support them."""
 
 
 class VectorWriter:
@@ -65,7 +53,6 @@ class VectorWriter:
         self._store = store
         self._waiting: dict[str, None] = {}
         self._is_running = self._stopping = False
-        self._sets_retry_s = -math.inf
         self._recorded_dimensions, self._is_refused = 0, False
         self._refused_for: Embedding | None = None
 
@@ -146,11 +133,9 @@ class VectorWriter:
             return 0
         numbers = range(max(0, last + 1 - _SCANNED_LIMIT), last + 1)
         lengths = await store.run(vector_calls.lengths(keys, numbers))
-        is_long = last >= SET_COUNT
-        in_set = await store.run(vector_calls.lengths(keys, numbers, vector_calls.SET_FIELD)) if is_long else {}
         count = 0
         for number in reversed(numbers):
-            size, stored_bytes = embedder.dimensions, lengths[number] or in_set.get(number, 0)
+            size, stored_bytes = embedder.dimensions, lengths[number]
             is_whole = stored_bytes == field_bytes(size) if size else stored_bytes > 0
             if self._is_refused or count == _BLOCKS_LIMIT:
                 break
@@ -159,31 +144,7 @@ class VectorWriter:
             beside = await store.run(vector_calls.read_block(keys, number))
             if beside is not None:
                 count += await self._complete_block(embedder, keys, beside, signed.epoch)
-        if is_long:
-            await self._put_into_set(embedder, keys, last)
         return count
-
-    async def _put_into_set(self, embedder: Embeds, keys: SessionKeys, last: int) -> None:
-        """Move the vectors of the newest full blocks into the vector set, if the server supports it."""
-        numbers = range(max(0, last - _MOVABLE), last)
-        lengths = await self._store.run(vector_calls.lengths(keys, numbers))
-        for number in [number for number in reversed(numbers) if lengths[number]][:_MOVED_LIMIT]:
-            if monotonic() >= self._sets_retry_s:
-                await self._move(embedder, keys, number)
-
-    async def _move(self, embedder: Embeds, keys: SessionKeys, number: int) -> None:
-        beside = await self._store.run(vector_calls.read_block(keys, number))
-        encoded = None if beside is None else beside.vectors
-        vectors = _decode(encoded, embedder.mark)
-        if encoded is None or vectors is None or vectors.stop < BLOCK_COUNT:
-            return
-        seqs = enumerate(vectors.all_rows(), first_seq_of(number) + vectors.place)
-        rows = [
-            (vector_calls.set_element(embedder.mark, seq), floats(row)) for seq, row in seqs if any(row[SCALE_BYTES:])
-        ]
-        model = model_of(embedder.mark, vectors.dimensions)
-        if await self._store.run(vector_calls.move_vectors(keys, number, encoded, model, rows)) < 0:
-            self._sets_retry_s = monotonic() + _UNSUPPORTED_S
 
     async def _complete_block(self, embedder: Embeds, keys: SessionKeys, beside: BlockVectors, epoch: str) -> bool:
         """Embed the messages of a block that have no vectors; return True if vectors were stored."""

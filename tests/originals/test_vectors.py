@@ -157,6 +157,6 @@ def test_vectors_by_chance_know_no_words_and_those_that_follow_words_do() -> Non
     assert not knows_words(pairs, rows_of(noise))
     assert not knows_words(pairs, rows_of([[value + 100 for value in row] for row in noise])), "nearly all is alike"
     assert knows_words(pairs[:31], rows_of(noise)), "too few to tell"
-    assert knows_words(pairs, {}), "no vectors here, such as those in a vector set"
+    assert knows_words(pairs, {}), "no vectors here"
     same = [noise[at % 64] for at in range(128)]
     assert knows_words(pairs, rows_of(same)), "equal texts tell nothing"

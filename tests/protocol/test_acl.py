@@ -58,10 +58,9 @@ def user(number: int) -> dict[str, Any]:
 def test_the_documented_acl_is_the_doctors_and_has_every_command_of_the_scripts() -> None:
     found = [re.findall(rb"call\(\s*'([A-Z]+)'", scripts.load(name).source) for name in scripts.names()]
     called = {word.decode().lower() for words in found for word in words}
-    assert called <= {*permissions.COMMANDS, *permissions.OPTIONAL}
+    assert called <= set(permissions.COMMANDS)
     assert len(called) > 20
     assert f"ACL SETUSER shop-app on >PASSWORD resetchannels resetkeys -@all {permissions.acl('shop')}" == LINE
-    assert f"\nACL SETUSER shop-app {' '.join(f'+{word}' for word in permissions.OPTIONAL)}\n" in PAGE.read_text()
 
 
 TURNS: list[tuple[Callable[[blocking.Session], Any], Callable[[Any], bool]]] = [

@@ -110,7 +110,7 @@ ELSEWHERE |= {"zrangebyscore", "pexpiretime", "hsetnx", "incr", "del", "exists",
 ELSEWHERE |= {"hscan", "hstrlen", "zrevrank", "persist"}
 ELSEWHERE |= {"lrem"}  # `forget` needs it only if two gaps become one
 ELSEWHERE |= {"unlink"}  # for records
-ELSEWHERE |= {"hexists"}  # for scripts of workers, and for vector sets
+ELSEWHERE |= {"hexists"}  # for scripts of workers
 
 
 # Each command once; and one of each kind per server and transport, because their errors differ.

@@ -164,12 +164,9 @@ class Signatures(NamedTuple):
 
 
 def signature_command(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence[int] = ()) -> Command:
-    """Build the command that reads the signatures of blocks `numbers`, then the vectors of blocks `vectors`.
-
-    If `vectors` is not empty, the last field names the model that made the vector set.
-    """
-    vector_fields = (*(f"v{number}" for number in vectors), "vectors") if vectors else ()
-    return ("HMGET", keys.originals, *(f"s{number}" for number in with_heads(numbers)), *vector_fields)
+    """Build the command that reads the signatures of blocks `numbers`, then the vectors of blocks `vectors`."""
+    fields = *(f"s{number}" for number in with_heads(numbers)), *(f"v{number}" for number in vectors)
+    return ("HMGET", keys.originals, *fields)
 
 
 def decode_signatures(numbers: Sequence[int], reply: Sequence[bytes | None]) -> list[bytes | None]:
