@@ -47,6 +47,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
 	@printf '\n  PYTHON=python3.12   another Python than python3\n'
 	@printf '  ARGS="..."          more arguments for demo, unit, coverage, bench and lock, such as ARGS="-k window"\n'
+	@printf '  PACE=3              longer deadlines of the tests, for a machine that is slow or busy\n'
 	@printf '  REDISMEM_URL=...    the Redis that demo uses; without it, it brings its own store\n'
 
 setup: $(READY) ## install everything into .venv, pinned with hashes
@@ -78,7 +79,7 @@ quick: $(READY) have-redis ## the tests that need no process, browser or node of
 	@QUICK=1 $(BIN)/python -m pytest -n 2 $(ARGS)
 
 nightly: $(READY) have-redis have-chromium ## all tests, also on both stores and those that another one shows nearly as well
-	@EVERYTHING=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
+	@EVERYTHING=1 PYTEST_TIMEOUT=600 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 	@$(MAKE) floors
 
 floors: $(READY) have-redis ## the tests of adapters and of every command and route, with the oldest versions that pyproject.toml allows
@@ -94,7 +95,7 @@ coverage: $(READY) have-redis have-chromium ## the tests, and how much of the pa
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --cov --cov-report=term:skip-covered $(ARGS)
 
 explore: $(READY) have-redis ## the properties, each with a thousand new examples; a failure prints what repeats it
-	@EXPLORE=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) -m hypothesis $(ARGS)
+	@EXPLORE=1 PYTEST_TIMEOUT=600 $(BIN)/python -m pytest -n $(TEST_PROCESSES) -m hypothesis $(ARGS)
 
 model: $(READY) have-redis ## check the queue protocol for ten minutes, MODEL_SECONDS=, MODEL_SEED=; then records
 	@MODEL_SECONDS=$${MODEL_SECONDS:-600} $(BIN)/python -m pytest tests/model_check/test_model_check.py $(ARGS)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shutil
-from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Playwright, Request, Route, ViewportSize
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from support import forked_service
 from support.selection import EVERYTHING
 
 PATIENCE_MS = 60_000
@@ -222,10 +219,3 @@ async def violations(page: Page, *rules: str, part: str = "html", always: bool =
         [rules, part],
     )
     return violations
-
-
-@contextlib.contextmanager
-def run_service(*words: object, **environment: str) -> Iterator[str]:
-    """Run `redismem serve` and yield its address; stop it at the end."""
-    with forked_service.run_service(*words, **environment) as address:
-        yield address

@@ -10,7 +10,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, async_playwright
 from playwright.async_api import Error as PlaywrightError
-from support.browser import chromium, launch_browser, open_context, park_page, run_service
+from support.browser import chromium, launch_browser, open_context, park_page
+from support.forked_service import run_service
 from support.redis_server import RedisServer
 
 SLOTS = """

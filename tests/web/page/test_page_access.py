@@ -13,11 +13,11 @@ from support.browser import (
     open_context,
     open_page,
     park_page,
-    run_service,
     save_screenshot,
     say,
     violations,
 )
+from support.forked_service import run_service
 from support.selection import EVERYTHING
 
 from redismem.web.access import new_key

@@ -13,12 +13,12 @@ from support.browser import (
     hold_request,
     open_page,
     park_page,
-    run_service,
     save_screenshot,
     say,
     session_id_of,
     visible_texts,
 )
+from support.forked_service import run_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=60_000)

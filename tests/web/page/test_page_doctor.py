@@ -10,8 +10,9 @@ import pytest
 import pytest_asyncio
 import redis.asyncio
 from playwright.async_api import BrowserContext, Locator, Page, expect
-from support.browser import faults_of, open_page, run_service, save_screenshot, violations
+from support.browser import faults_of, open_page, save_screenshot, violations
 from support.checks import until
+from support.forked_service import run_service
 from support.redis_server import REDIS_8, RedisServer, binary_of
 from support.selection import EVERYTHING
 from support.stores import LONG_DEADLINES

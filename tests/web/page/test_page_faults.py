@@ -10,7 +10,6 @@ from support.browser import (
     faults_of,
     open_page,
     park_page,
-    run_service,
     save_screenshot,
     say,
     session_id_of,
@@ -18,6 +17,7 @@ from support.browser import (
     visible_texts,
 )
 from support.checks import until
+from support.forked_service import run_service
 from support.provider_answers import PIECES, TEXT
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer, free_port

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from playwright.async_api import BrowserContext, Page, expect
-from support.browser import faults_of, open_page, park_page, run_service, save_screenshot, violations
+from support.browser import faults_of, open_page, park_page, save_screenshot, violations
+from support.forked_service import run_service
 from support.redis_server import RedisServer
 from support.writers import Echo
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import redis
 from playwright.async_api import BrowserContext, expect
-from support.browser import faults_of, open_page, run_service, save_screenshot, say
+from support.browser import faults_of, open_page, save_screenshot, say
+from support.forked_service import run_service
 from support.redis_server import RedisServer
 
 from redismem import Memory, Settings

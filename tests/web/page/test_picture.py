@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import BrowserContext, Page, expect
-from support.browser import PICTURES, faults_of, open_page, park_page, run_service, save_screenshot, say
+from support.browser import PICTURES, faults_of, open_page, park_page, save_screenshot, say
+from support.forked_service import run_service
 from support.redis_server import RedisServer
 from support.stores import LONG_DEADLINES
 
