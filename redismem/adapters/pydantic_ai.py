@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
-from redismem import InvalidMessage, Memory, RecordConflict
+from redismem import InvalidMessage, Memory, OwnerMismatch, RecordConflict
 from redismem.adapters.sessions import Opened, decode_in_slices, join_id, read_or_begin, split_id
 from redismem.extras import from_extra
 from redismem.record import Change, Head, Record, RecordEntry
@@ -157,6 +157,10 @@ class ConversationStore(theirs.ConversationStore):
         stored = self._open(record.conversation_id, record.scope)
         try:
             await stored.write(change)
+        except OwnerMismatch:  # the conversation is there already, in another scope
+            if expected_revision is not None:
+                raise
+            raise ConversationConflict(record.conversation_id) from None
         except RecordConflict:
             if not new_entries or await stored.get(_field(new_entries[-1].id)) == [None]:
                 raise ConversationConflict(record.conversation_id) from None

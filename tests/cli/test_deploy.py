@@ -87,6 +87,7 @@ def test_an_application_works_with_the_loaded_scripts(
 
 OTHERS = Keys("shop2", 64).session("b")
 MINE = Keys("shop", 64).session("a")
+SCRIPT = scripts.load("read_originals").sha
 ATTEMPTS: dict[str, tuple[Any, ...]] = {
     "a script of its own": ("EVAL", "return 1", 0),
     "one that only reads": ("EVAL_RO", "return 1", 0),
@@ -106,8 +107,8 @@ ATTEMPTS: dict[str, tuple[Any, ...]] = {
     "reading its messages": ("LRANGE", OTHERS.messages, 0, -1),
     "writing into it": ("RPUSH", OTHERS.messages, "x"),
     "renaming a key into it": ("RENAME", MINE.state, OTHERS.state),
-    "our script on its keys": ("EVALSHA", scripts.load("read_originals").sha, 2, OTHERS.messages, OTHERS.state, 0, -1),
-    "our script on keys of both": ("EVALSHA", scripts.load("read_originals").sha, 2, MINE.messages, OTHERS.state, 0, -1),
+    "our script on its keys": ("EVALSHA", SCRIPT, 2, OTHERS.messages, OTHERS.state, 0, -1),
+    "our script on keys of both": ("EVALSHA", SCRIPT, 2, MINE.messages, OTHERS.state, 0, -1),
     "copying a key away": ("COPY", MINE.state, "x"),
     "dumping a key": ("DUMP", MINE.state),
     "moving a key away": ("MIGRATE", "127.0.0.1", 1, MINE.state, 0, 1),
