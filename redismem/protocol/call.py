@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from redismem.context import Receipt
 from redismem.errors import Unconfirmed
@@ -38,13 +38,6 @@ _WITHOUT_A_KEY = frozenset(
 )
 
 
-class Resend(Protocol):
-    """Rewrites the commands of a call for a retry."""
-
-    def __call__(self, commands: tuple[Command, ...], *, is_sent: bool) -> tuple[Command, ...]:
-        """Return the commands. `is_sent` is False before the first attempt, if the client may send that twice."""
-
-
 @dataclass(slots=True)
 class Call(Generic[T]):
     """Commands that are sent together, as one MULTI/EXEC if there are several, and the decoder of their replies.
@@ -56,11 +49,6 @@ class Call(Generic[T]):
     commands: tuple[Command, ...]
     decode: Callable[..., T]
     script: Script | None = None
-    resent: Resend | None = None
-    """Rewrites the commands for a retry; None means that a retry sends them unchanged.
-
-    A session remembers each call with it among its last appends.
-    """
     op: Op = Op.LOOK
     """The operation, as in events. Reads by operators' commands share the default."""
     append: Append | None = None
@@ -98,9 +86,6 @@ class Call(Generic[T]):
 
         `is_sent` is False before the first attempt, if the client may send that twice by itself.
         """
-        if self.resent is not None:
-            commands = self.resent(self.commands, is_sent=is_sent)
-            return replace(self, commands=commands, was_sent=self.was_sent or is_sent)
         if self.append is not None:
             append = self.append.again(is_sent=is_sent)
             commands = (append.command(), *self.commands[1:])
@@ -129,7 +114,17 @@ class Call(Generic[T]):
     @property
     def has_sending(self) -> bool:
         """True if a retry overtakes the earlier attempts, so that the script refuses these."""
-        return self.append is not None or self.resent is not None or self.sending_name is not None
+        return self.append is not None or self.sending_name is not None
+
+    @property
+    def fenced_keys(self) -> Sequence[bytes]:
+        """The keys in which the script notes its sending: a session's state, or records."""
+        if self.append is not None:
+            return (self.append.head.keys.state,)
+        if self.named is None or self.sending_name is None:
+            return ()
+        found = [self.named[name] for name in ("state", "record") if name in self.named]
+        return found or self.named["more_keys"][::2]
 
     def needs_new_sending(self, failure: ServerError | ConnectionLost) -> bool:
         """True if Redis has refused this attempt, because it took a later one of this process for a resent call."""
@@ -246,11 +241,6 @@ def script_call(
 def _command(script: Script, named: Mapping[str, Any]) -> Command:
     keys = [*(named[name] for name in script.keys if named[name] is not None), *named["more_keys"]]
     return ("EVALSHA", script.sha, len(keys), *keys, *(named[name] for name in script.arguments), *named["more"])
-
-
-def evalsha(script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | int]) -> Command:
-    """Build the command that runs a script."""
-    return ("EVALSHA", script.sha, len(keys), *keys, *arguments)
 
 
 def independent(

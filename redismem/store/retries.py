@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from redismem.errors import StoreUnavailable
 from redismem.protocol.call import Call
 from redismem.protocol.replies import refusal
-from redismem.protocol.sendings import fenced_keys
 from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, ConnectionLost, ServerError
 from redismem.transport.base import BEHIND_SENTINELS
 
@@ -149,7 +148,7 @@ class Unsettled:
 
     def note(self, call: Call[Any]) -> None:
         """Note that an attempt of this call may still arrive."""
-        self.keys |= dict.fromkeys(fenced_keys(call))
+        self.keys |= dict.fromkeys(call.fenced_keys)
         while len(self.keys) > _UNSETTLED_COUNT:
             self.keys.pop(next(iter(self.keys)), None)
 
@@ -158,7 +157,7 @@ class Unsettled:
 
         `may_repeat` is True if the client may resend it by itself.
         """
-        keys = [key for key in fenced_keys(call) if key in self.keys]
+        keys = [key for key in call.fenced_keys if key in self.keys]
         for key in keys:
             self.keys.pop(key, None)
         return call.again(is_sent=bool(keys)) if keys or may_repeat else call

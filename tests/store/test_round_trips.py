@@ -16,7 +16,6 @@ from support.transports import over_redis_py
 
 import redismem.blocking
 from redismem import Context, Memory, SessionNotFound, Settings
-from redismem.protocol.call import evalsha
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost
 
@@ -89,7 +88,7 @@ async def test_redis_py_loads_each_script_once(proxy: Proxy) -> None:
     carrier = over_redis_py(proxy.url, 60)
     proxy.break_next("reset", 100, to=b"LOAD")
     with pytest.raises(ConnectionLost):
-        await carrier.run([evalsha(script, (), ())], 60, script)
+        await carrier.run([("EVALSHA", script.sha, 0)], 60, script)
     assert proxy.count(b"LOAD") == 1
     await carrier.aclose()
 

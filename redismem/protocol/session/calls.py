@@ -91,7 +91,7 @@ class SessionCalls:
     def _append_call(self, append: Append, op: Op, options: AppendOptions) -> Call[Receipt]:
         # No keywords, which cost time on every turn.
         decode = partial(self._receipt, append)
-        call = Call(self.keys.session_id, (append.command(),), decode, self._script, None, op, append)
+        call = Call(self.keys.session_id, (append.command(),), decode, self._script, op, append)
         return set_confirm(call, options, self._confirm) if options or self._confirm else call
 
     def append_and_read(
@@ -100,7 +100,7 @@ class SessionCalls:
         """Build an append and the reads of a context, in one transaction. Raises the errors of `append`."""
         append, session_id = self._append("append_and_read", layout.NONE, messages, options), self.keys.session_id
         decode, commands = partial(self._appended_context, append), (append.command(), *self._reads)
-        call = Call(session_id, commands, decode, self._script, None, Op.APPEND_AND_READ, append)
+        call = Call(session_id, commands, decode, self._script, Op.APPEND_AND_READ, append)
         return set_confirm(call, options, self._confirm) if options or self._confirm else call
 
     def update(self, id: str | None = None, **changes: Unpack[StateChanges]) -> Call[Receipt]:

@@ -1,22 +1,16 @@
-"""The callers of the scripts match the headers."""
+"""The command of an append, which is built by hand for speed, matches the header of append.lua."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support.script_text import header
 
-from redismem.inspection.check import read_stored
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import STAMP_BYTES, Message
 from redismem.protocol import scripts
 from redismem.protocol.appends import append_limits
-from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
 from redismem.protocol.owners import encode_owner
@@ -24,11 +18,6 @@ from redismem.protocol.session.append import AppendOptions
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.state import StateChanges
 from redismem.settings.settings import Settings
-
-LUA = Path(__file__).parents[2] / "lua"
-NAMES = scripts.names()
-SOURCES = {name: scripts.load(name).source.decode() for name in NAMES}
-CODE = {name: re.sub(r"--[^\n]*", "", source) for name, source in SOURCES.items()}
 
 SETTINGS = Settings(
     threshold=1234,
@@ -49,17 +38,6 @@ MESSAGES: list[Any] = [{"role": "user", "content": content} for content in CONTE
 NOW_MS = 1_700_000_000_123
 
 
-def hexadecimal(value: object) -> bool:
-    return re.fullmatch(rb"[0-9a-f]{16}", value if isinstance(value, bytes) else b"") is not None
-
-
-def inside(name: str) -> list[str]:
-    """Return the names that the header of append.lua lists for one of its arguments."""
-    line: str
-    (line,) = re.findall(rf"^--   {name} +([a-z_ ]+):", SOURCES["append"], re.MULTILINE)
-    return line.split()
-
-
 @pytest.mark.parametrize("name", ["limits", "request"])
 def test_a_packed_argument_has_the_names_of_the_header(name: str) -> None:
     parsed: dict[int, str] = {}
@@ -67,21 +45,13 @@ def test_a_packed_argument_has_the_names_of_the_header(name: str) -> None:
     for locals_, pattern in re.findall(matches, scripts.load("append").source.decode(), re.MULTILINE):
         places = [place for place, word in enumerate(pattern.split()) if word.startswith("(")]
         parsed |= dict(zip(places, re.split(r",\s*", locals_), strict=True))
-    assert [name for _, name in sorted(parsed.items())] == inside(name)
+    assert tuple(name for _, name in sorted(parsed.items())) == scripts.values_in("append", name)
 
 
 CHANGES: StateChanges = {"merge": {"order": "O-1"}, "waiting": "size", "plan": None}
 OPTIONS: AppendOptions = {"id": "my-id", "expect": 17, "pin": True, "confirm": None, **CHANGES}
 ELEMENTS = [encode_message(Message.from_openai(message).with_pin(True))[0] for message in MESSAGES]
-TOKENS = sum(encode_message(message)[1] for message in MESSAGES)
 PINS = f"3,{sum(map(len, ELEMENTS)) + 3 * STAMP_BYTES},{SETTINGS.max_pinned_count},{SETTINGS.max_pinned_bytes}"
-
-
-NOTED_MS = 60_000 + int(2_000 * SETTINGS.deadline_s)
-
-CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
-    "read_originals": (lambda: replace(read_stored(KEYS), commands=read_stored(KEYS).commands[:1]), {}),
-}
 
 
 def name_of(key: bytes) -> str:
@@ -89,23 +59,6 @@ def name_of(key: bytes) -> str:
     match = re.fullmatch(rb"rm:\{shop:\d\d[a-z]{4}\}:(\w+)(?::user-42)?(?::\d+:(\w+))?(?::[0-9a-f]{16})?", key)
     assert match, key
     return "_".join(part.decode() for part in match.groups() if part)
-
-
-@pytest.mark.parametrize("name", CALLED)
-def test_each_key_and_argument_is_at_its_place_in_the_header(name: str) -> None:
-    head = header(SOURCES[name])
-    build, expected = CALLED[name]
-    call = build()
-    assert call is not None
-    assert call.script is scripts.load(name)
-    (word, sha, count, *rest), *others = call.commands
-    assert (word, sha, others) == ("EVALSHA", scripts.load(name).sha, [])
-    keys, arguments = rest[: int(count)], rest[int(count) :]
-    assert [name_of(bytes(key)) for key in keys if isinstance(key, bytes)] == head.keys
-    assert list(expected) == head.arguments
-    for argument, given in zip(head.arguments, arguments, strict=False):
-        wanted = expected[argument]
-        assert wanted(given) if callable(wanted) else given == wanted, argument
 
 
 def test_an_append_has_its_parts_at_their_places_in_the_header() -> None:
@@ -117,7 +70,7 @@ def test_an_append_has_its_parts_at_their_places_in_the_header() -> None:
     numbers = [156_789, 1234, 98_765, 5, 4321, 777, 888_888]
     assert (session, limits) == (b"user-42", f"{' '.join(map(str, numbers))} @".encode() + encode_owner("ann"))
     values = {"fresh": 0, "message_count": 3, "set_count": 2, "tokens": 0, "expect": 17, "now_ms": NOW_MS, "pins": PINS}
-    assert list(values) == inside("request")
+    assert tuple(values) == scripts.values_in("append", "request")
     assert request == " ".join(map(str, values.values()))
     assert isinstance(token, bytes)
     assert (len(token), token[:7]) == (30, append_token("my-id")[:7])
@@ -130,11 +83,3 @@ def test_an_append_without_an_owner_has_neither_the_owner_nor_its_key() -> None:
     assert (owned[2], plain[2]) == (11, 10)
     assert (owned[3:14], owned[15], owned[17:]) == (plain[3:14], plain[15], plain[17:])
     assert plain[14] == append_limits(SETTINGS).text
-
-
-def test_the_settings_of_these_calls_differ_from_each_other() -> None:
-    """Otherwise two arguments could be swapped without a failure."""
-    for build, expected in CALLED.values():
-        assert build() is not None
-        values = [value for value in expected.values() if not callable(value)]
-        assert len(set(values)) == len(values)
