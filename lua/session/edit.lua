@@ -39,6 +39,7 @@ local messages, state, originals, vectors, active, overdue, evictions = unpack(K
 local session, now_ms, limits, token, epoch, first_seq, last_seq, edited, committed, place, seen, nonce, pins, next_seq,
   changes, block, bodies, kept, starts = unpack(ARGV, 1, 19)
 local more_seqs, more_tokens, more_uncounted, more_hidden, more_large = string.match(changes, '(%S+) (%S+) (%S+) (%S+) (%S+)')
+local first_replaced = 20
 local first_block, first_element, first_message, first_original, first_gone, first_set, first_dropped =
   string.match(starts, '(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)')
 first_block, first_element, first_message = tonumber(first_block), tonumber(first_element), tonumber(first_message)
@@ -64,7 +65,7 @@ if length ~= total - window_first_seq + 1 + (tonumber(hidden) or 0) then return 
 -- After a failover that lost writes, other messages may have these seqs, or another block this number.
 local found = tonumber(place) and redis.call('LINDEX', messages, place) or place ~= '-' and redis.call('HGET', state, place)
 if (found or '') ~= seen then return 0 end -- [as it was read]
-for at = 20, first_block - 1, 4 do
+for at = first_replaced, first_block - 1, 4 do
   if redis.call('LINDEX', messages, ARGV[at]) ~= ARGV[at + 1] then return 0 end -- [what it replaces]
 end
 for at = first_block, first_element - 1, 2 do
@@ -114,14 +115,14 @@ for at = first_original, first_gone - 1, 500 do
   -- A growing block is set as a whole. If a crash cuts the script here, readers skip the messages that are in it twice.
   redis.call('HSET', originals, unpack(ARGV, at, math.min(at + 499, first_gone - 1))) -- [originals]
 end
-for at = 20, first_block - 1, 4 do
+for at = first_replaced, first_block - 1, 4 do
   if ARGV[at + 3] ~= '' then
     redis.call('HSET', originals, ARGV[at + 3], ARGV[at + 1]) -- [its body]
     policy = '~b' .. string.gsub(policy, '^~b?', '') -- [bodies]
   end
 end
 for at = first_gone, first_set - 1 do redis.call('HDEL', originals, ARGV[at]) end -- [original goes]
-if first_block > 20 or first_original < first_gone then redis.call('PEXPIREAT', originals, expires_ms) end -- [originals expire]
+if first_block > first_replaced or first_original < first_gone then redis.call('PEXPIREAT', originals, expires_ms) end -- [originals expire]
 if sending then
   --- @include remember_append
 end
@@ -130,10 +131,10 @@ counters = string.format('v1 %s %d %d %d %d%s%s%s%s',
 if nonce ~= '-' then change('edited', nonce) end -- [edited]
 if more_large ~= '0' then change('large_bytes', string.format('%d', math.max(0, (tonumber(large or 0) or 0) + more_large))) end -- [large]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(fields))
-for at = 20, first_block - 1, 4 do
+for at = first_replaced, first_block - 1, 4 do
   redis.call('LSET', messages, ARGV[at], ARGV[at + 2] == '' and nonce or ARGV[at + 2]) -- [in the window]
 end
-if first_block > 20 and tonumber(more_hidden) < 0 then redis.call('LREM', messages, 0, nonce) end -- [no two gaps]
+if first_block > first_replaced and tonumber(more_hidden) < 0 then redis.call('LREM', messages, 0, nonce) end -- [no two gaps]
 if kept ~= '-' then redis.call('LTRIM', messages, string.match(kept, '(%S+) (%S+)')) end -- [messages go]
 if first_element < first_original then
   --- @include stamp

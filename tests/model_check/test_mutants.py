@@ -68,7 +68,7 @@ MUTANTS = [
     Mutant("commit", "folded summaries stay", "folded"),
     Mutant("commit", "summary is lost", "summary"),
     Mutant("commit", "originals are lost", "originals"),
-    Mutant("commit", "a signature is lost", "originals", r"\w+\) - 1\)", "kept_count) - 3)"),
+    Mutant("commit", "a signature is lost", "originals", r"22 \+ ", "20 + "),
     Mutant("commit", "originals never expire", "expiry"),
     Mutant("set_aside", "a block that was mended since", "as it was read"),
     Mutant("set_aside", "stays where it cannot be read", "gone from here"),
