@@ -6,12 +6,12 @@ import random
 from typing import Any
 
 from redismem.project.items.fields import as_datetime
-from redismem.project.items.items import Change
-from redismem.project.items.schema import DECISION, ENTITY, TASK, Kind
+from redismem.project.items.items import ItemChange
+from redismem.project.items.schema import DECISION, ENTITY, TASK, ItemKind
 from redismem.project.project import Project
 
 FULL = {"decisions": 10_000, "tasks": 50_000, "entities": 20_000}
-KINDS: dict[str, Kind] = {"decisions": DECISION, "tasks": TASK, "entities": ENTITY}
+KINDS: dict[str, ItemKind] = {"decisions": DECISION, "tasks": TASK, "entities": ENTITY}
 RARE_COUNT = 10
 BATCH_COUNT = 40
 BEGIN_MS = 4_000_000_000_000
@@ -56,7 +56,7 @@ async def fill(apollo: Project, divisor: int) -> int:
     for store, count in FULL.items():
         items = made(store, count // divisor)
         for begin in range(0, len(items), BATCH_COUNT):
-            change = Change(apollo._items, BEGIN_MS + total)
+            change = ItemChange(apollo._items, BEGIN_MS + total)
             statuses: dict[str, str] = {}
             for item in items[begin : begin + BATCH_COUNT]:
                 begun = {"status": "in_progress"} if store == "tasks" else {}
@@ -75,7 +75,7 @@ async def fill(apollo: Project, divisor: int) -> int:
 
 async def lead(apollo: Project, statuses: dict[str, str], now_ms: int) -> None:
     """Lead tasks, which begin in progress, to these statuses."""
-    change = Change(apollo._items, now_ms)
+    change = ItemChange(apollo._items, now_ms)
     for stored in await apollo._items.read([id for id, status in statuses.items() if status != "in_progress"]):
         assert stored is not None
         status = statuses[stored.id]
@@ -89,7 +89,7 @@ async def revise(apollo: Project, divisor: int) -> None:
         index = apollo._items.keys.index(KINDS[store].letter, "all")
         ids = await apollo._items.run(apollo._items.calls.read_ranks(index, 0, count - 1))
         for begin in range(0, len(ids), BATCH_COUNT):
-            change = Change(apollo._items, BEGIN_MS + 2 * 10**9)
+            change = ItemChange(apollo._items, BEGIN_MS + 2 * 10**9)
             for stored in await apollo._items.read(ids[begin : begin + BATCH_COUNT]):
                 assert stored is not None
                 change.alter(stored, sets={"description": "revised"})

@@ -168,7 +168,7 @@ class _Erasure:
             if wanted.owner is not None and not copy.knows_owner:
                 self._unattributed |= {copy} if copy.put_ms in found[copy.place] else set()
             elif wanted.owner is None or wanted.is_owner(copy.owner):
-                count += await store.run(quarantine.drop(copy.place, copy.put_ms))
+                count += await store.run(quarantine.drop_copy(copy.place, copy.put_ms))
         self.done = replace(self.done, quarantined_count=self.done.quarantined_count + count)
         return count
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redismem.cli.options import DEFAULT, On
-from redismem.cli.place import Place, connect
+from redismem.cli.place import ChosenStore, connect
 from redismem.cli.terminal import console, print_json
 from redismem.inspection.doctor import examine
 from redismem.inspection.figures import plural
@@ -35,7 +35,7 @@ async def doctor(*, on: On = DEFAULT) -> int:
     return 1 if failed else 0
 
 
-def _report(found: list[Finding], place: Place, namespace: str) -> None:
+def _report(found: list[Finding], place: ChosenStore, namespace: str) -> None:
     from rich.table import Table
     from rich.text import Text
 

@@ -45,7 +45,7 @@ Owner = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class McpOptions:
     """The options of an MCP server."""
 
     http: Http = False
@@ -63,7 +63,7 @@ class Options:
 
 
 async def mcp(
-    options: Annotated[Options, Parameter(name="*")] = Options(),
+    options: Annotated[McpOptions, Parameter(name="*")] = McpOptions(),
     *,
     url: Url = None,
     namespace: Namespace = "default",
@@ -101,7 +101,7 @@ async def mcp(
 
 
 async def _serve_stdio(
-    options: Options, namespace: str, connect: Callable[[str], Memory], place: str, stopping: asyncio.Event
+    options: McpOptions, namespace: str, connect: Callable[[str], Memory], place: str, stopping: asyncio.Event
 ) -> None:
     from redismem.mcp import create_server
     from redismem.mcp.stdio import serve_stdio
@@ -118,7 +118,7 @@ async def _serve_stdio(
 
 
 async def _serve_http(
-    options: Options,
+    options: McpOptions,
     namespace: str,
     connect: Callable[[str], Memory],
     place: str,

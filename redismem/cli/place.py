@@ -35,7 +35,7 @@ HOW_TO_NAME_REDIS = "--url redis://127.0.0.1:6379/0, or REDISMEM_URL"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChosenStore:
     """The Redis chosen by the user, or the embedded store."""
 
     name: str
@@ -67,7 +67,9 @@ def address_of(url: str | None, settings: Settings) -> str:
     return EMBEDDED if address is None else address
 
 
-def connect(url: str | None, namespace: str, on_event: OnEvent | None = None, **overrides: Any) -> tuple[Memory, Place]:
+def connect(
+    url: str | None, namespace: str, on_event: OnEvent | None = None, **overrides: Any
+) -> tuple[Memory, ChosenStore]:
     """Return a memory that is not connected yet, and its place. `overrides` are settings.
 
     Raises:
@@ -84,10 +86,10 @@ def connect(url: str | None, namespace: str, on_event: OnEvent | None = None, **
         raise Stop(f"{refused}{advice}", 2) from None
     memory = Memory(open_store(transport, namespace, settings, on_event, None))
     embedded = address.lower() == EMBEDDED
-    return memory, Place("embedded" if embedded else safe_url(address), embedded)
+    return memory, ChosenStore("embedded" if embedded else safe_url(address), embedded)
 
 
-def warn_if_embedded(place: Place) -> None:
+def warn_if_embedded(place: ChosenStore) -> None:
     """Warn that the command works on a new, empty store."""
     if place.embedded:
         complain(f"this is a new, empty embedded store; to use your Redis: {HOW_TO_NAME_REDIS}")
@@ -98,7 +100,7 @@ def stop_for(place: str, error: RedismemError) -> Stop:
     return Stop(f"{place}: {error}".replace(UNTIL_IT_DOES, ""))
 
 
-async def _check_used(store: Store, place: Place) -> None:
+async def _check_used(store: Store, place: ChosenStore) -> None:
     """Check that the namespace was ever used, because a wrong name looks like an empty namespace.
 
     Raises:
@@ -124,7 +126,7 @@ async def _check_used(store: Store, place: Place) -> None:
 @contextlib.asynccontextmanager
 async def open_memory(
     url: str | None, namespace: str, on_event: OnEvent | None = None, **overrides: Any
-) -> AsyncIterator[tuple[Memory, Place]]:
+) -> AsyncIterator[tuple[Memory, ChosenStore]]:
     """Yield a connected memory and its place. Records the namespace if it was never used.
 
     Raises:
@@ -139,7 +141,7 @@ async def open_memory(
 
 
 @contextlib.asynccontextmanager
-async def open_used(url: str | None, namespace: str) -> AsyncIterator[tuple[Memory, Place]]:
+async def open_used(url: str | None, namespace: str) -> AsyncIterator[tuple[Memory, ChosenStore]]:
     """Yield a connected memory and its place, for commands that change what a used namespace holds.
 
     Raises:
@@ -154,7 +156,7 @@ async def open_used(url: str | None, namespace: str) -> AsyncIterator[tuple[Memo
 @contextlib.asynccontextmanager
 async def open_read_only(
     url: str | None, namespace: str, *, unused_ok: bool = False
-) -> AsyncIterator[tuple[Memory, Place]]:
+) -> AsyncIterator[tuple[Memory, ChosenStore]]:
     """Yield a memory for read-only commands, and its place. Does not record an unused namespace in Redis.
 
     Raises:

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from redismem.cli import project_view
 from redismem.cli.options import DEFAULT, On, Target, flag, within
-from redismem.cli.place import Place, open_read_only
+from redismem.cli.place import ChosenStore, open_read_only
 from redismem.cli.terminal import Stop, console, print_json
 from redismem.errors import InvalidItem
 from redismem.inspection import projects as listing
@@ -32,7 +32,7 @@ Status = Annotated[str | None, Parameter(help="Only items with this status.")]
 
 
 @contextlib.asynccontextmanager
-async def open_project(name: str, on: Target) -> AsyncIterator[tuple[Project, Place]]:
+async def open_project(name: str, on: Target) -> AsyncIterator[tuple[Project, ChosenStore]]:
     """Yield an existing project, and the place of its server.
 
     Raises:

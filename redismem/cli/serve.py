@@ -92,7 +92,7 @@ _ORIGIN = re.compile(r"(https?)://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ServeOptions:
     """The options of a server."""
 
     demo: Demo = False
@@ -111,7 +111,7 @@ class Options:
 
 
 async def serve(
-    options: Annotated[Options, Parameter(name="*")] = Options(),
+    options: Annotated[ServeOptions, Parameter(name="*")] = ServeOptions(),
     *,
     url: Url = None,
     namespace: Namespace = "default",
@@ -149,7 +149,7 @@ async def serve(
 
 
 async def _serve(
-    options: Options,
+    options: ServeOptions,
     access: Access,
     meters: Meters,
     connect: Callable[[str], Memory],
@@ -183,7 +183,7 @@ async def _serve(
             print("redismem has stopped", flush=True)
 
 
-def _open_service(options: Options, access: Access, memories: Memories, meters: Meters) -> Service:
+def _open_service(options: ServeOptions, access: Access, memories: Memories, meters: Meters) -> Service:
     from redismem.web.service import Limits, Service
 
     if options.project is not None:  # refuse an invalid name at start, not at the first request
@@ -227,7 +227,7 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _open_chat(options: Options, settings: Settings) -> Chat:
+def _open_chat(options: ServeOptions, settings: Settings) -> Chat:
     from redismem.slots import Slots
     from redismem.web.chat.chat import Chat
 
@@ -305,7 +305,7 @@ def load_access(keys: str | None, keys_file: str | None, namespace: str, host: s
     return access
 
 
-def _check_demo(options: Options, namespace: str) -> str:
+def _check_demo(options: ServeOptions, namespace: str) -> str:
     """Return the namespace of the demo. The namespace of the environment is left alone. Raises Stop for keys."""
     if options.keys or options.keys_file:
         raise Stop("--demo serves one namespace of its own, without keys", 2)

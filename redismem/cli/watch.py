@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from redismem.cli.options import EveryS, flag, within
-from redismem.cli.place import Place, open_read_only
+from redismem.cli.place import ChosenStore, open_read_only
 from redismem.cli.queues import table_of
 from redismem.cli.stopping import stop_signals, wait_for
 from redismem.cli.terminal import Namespace, Url, console
@@ -80,7 +80,7 @@ def _start_live() -> Live:
 
 def _show(
     live: Live | None,
-    place: Place,
+    place: ChosenStore,
     namespace: str,
     depths: Depths,
     rates: dict[str, float],
@@ -115,7 +115,9 @@ def _time(depths: Depths, timespec: str) -> str:
     return datetime.fromtimestamp(depths.now_ms / 1000, UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
-def _render(place: Place, namespace: str, depths: Depths, rates: dict[str, float], wrong: Mapping[str, str]) -> Group:
+def _render(
+    place: ChosenStore, namespace: str, depths: Depths, rates: dict[str, float], wrong: Mapping[str, str]
+) -> Group:
     from rich.console import Group
     from rich.text import Text
 

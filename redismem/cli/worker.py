@@ -17,7 +17,7 @@ from cyclopts import Parameter
 from redismem.cli.depths import sessions_line
 from redismem.cli.logs import logs_on_stderr
 from redismem.cli.options import flag, within
-from redismem.cli.place import HOW_TO_NAME_REDIS, Place, open_memory
+from redismem.cli.place import HOW_TO_NAME_REDIS, ChosenStore, open_memory
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Stop, Url, print_json
 from redismem.events import facts
@@ -82,7 +82,7 @@ _FAILURES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class WorkerOptions:
     """The options of a worker."""
 
     concurrency: Concurrency = 16
@@ -97,7 +97,7 @@ class Options:
 
 
 async def worker(
-    options: Annotated[Options, Parameter(name="*")] = Options(),
+    options: Annotated[WorkerOptions, Parameter(name="*")] = WorkerOptions(),
     *,
     url: Url = None,
     namespaces: Namespaces = "default",
@@ -143,7 +143,7 @@ async def worker(
     return 0
 
 
-async def _prepare(places: Sequence[tuple[Memory, Place]], *, override: bool) -> None:
+async def _prepare(places: Sequence[tuple[Memory, ChosenStore]], *, override: bool) -> None:
     """Give each memory its embedder, and record its settings if asked.
 
     Raises Stop for the embedded store, and if there is no setting to record.
@@ -214,13 +214,13 @@ def _open_archive(path: Path, namespaces: Sequence[str]) -> OnEvict:
     return JsonlArchive(path)
 
 
-def _make_scheduler(memory: Memory, on_evict: OnEvict | None, options: Options) -> Scheduler:
+def _make_scheduler(memory: Memory, on_evict: OnEvict | None, options: WorkerOptions) -> Scheduler:
     from redismem.workers.scheduler import Scheduler
 
     return Scheduler(memory.store, on_evict=on_evict, concurrency=options.concurrency, stop_s=options.stop_s)
 
 
-def _log_start(log: logging.Logger, memory: Memory, place: Place, concurrency: int) -> None:
+def _log_start(log: logging.Logger, memory: Memory, place: ChosenStore, concurrency: int) -> None:
     settings = memory.settings
     by = f" by {settings.model_provider}" if settings.strategy == "summarize" else ""
     log.info(

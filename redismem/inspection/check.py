@@ -11,7 +11,7 @@ from typing import Any
 
 from redismem.errors import CorruptSession
 from redismem.events import Op
-from redismem.inspection.invariants import Stored, Violation, violations
+from redismem.inspection.invariants import StoredSession, Violation, violations
 from redismem.protocol import replies
 from redismem.protocol.call import Call, Command, script_call
 from redismem.protocol.keys import SessionKeys, ShardKeys, is_session_id
@@ -28,7 +28,7 @@ _MOVED_LATE_MS = 60_000
 _PLACES = (*INDEXES, "owners")
 
 
-def read_stored(keys: SessionKeys) -> Call[Stored]:
+def read_stored(keys: SessionKeys) -> Call[StoredSession]:
     """Build a call that reads every key of a session. Raises CorruptSession if a key has the wrong type."""
     shard = keys.shard
     others: tuple[Command, ...] = (
@@ -42,23 +42,23 @@ def read_stored(keys: SessionKeys) -> Call[Stored]:
         ("GET", shard.fences),
     )
 
-    def decode(*answers: Any) -> Stored:
+    def decode(*answers: Any) -> StoredSession:
         originals, state, elements, state_ms, messages_ms, originals_ms, vectors_ms, *scores, fences = answers
         places = {name: None if score is None else float(score) for name, score in zip(_PLACES, scores, strict=True)}
         times_ms = (state_ms, messages_ms, originals_ms, vectors_ms)
-        return Stored(
+        return StoredSession(
             replies.fields(state), elements, dict(replies.fields(originals)), *times_ms, places, int(fences or 0)
         )
 
     return script_call(Op.LOOK, keys, decode, {}, script="read_originals", after=others, is_separable=True)
 
 
-def join(calls: list[Call[Stored]]) -> Call[list[Stored]]:
+def join(calls: list[Call[StoredSession]]) -> Call[list[StoredSession]]:
     """Merge the calls for several sessions of one shard into one call, which is one transaction."""
     commands = tuple(command for call in calls for command in call.commands)
     count = len(calls[0].commands)
 
-    def decode(*answers: Any) -> list[Stored]:
+    def decode(*answers: Any) -> list[StoredSession]:
         return [call.decode(*answers[at * count : (at + 1) * count]) for at, call in enumerate(calls)]
 
     return Call(calls[0].session_id, commands, decode, calls[0].script, is_separable=True)
@@ -99,7 +99,7 @@ async def check_session(store: Store, session_id: str) -> list[Violation]:
     return _find_violations(store, session_id, seen)
 
 
-def _find_violations(store: Store, session_id: str, seen: Stored) -> list[Violation]:
+def _find_violations(store: Store, session_id: str, seen: StoredSession) -> list[Violation]:
     late_ms = 0 if store.availability.breakers is None else _MOVED_LATE_MS
     return list(violations(session_id, seen, store.settings, late_ms=late_ms))
 

@@ -12,8 +12,7 @@ from redismem.originals.dictionaries import SETTLED_MS
 from redismem.protocol import quarantine
 from redismem.protocol.namespace import dictionaries
 from redismem.store.store import Store
-from redismem.store.unused_dictionaries import drop as drop_unused
-from redismem.store.unused_dictionaries import find_named, named_by
+from redismem.store.unused_dictionaries import drop_one, find_named, named_by
 
 RETIRED_MS = 3_600_000
 """The time from which a retired dictionary may be dropped: a commit that uses it may still be on its way before."""
@@ -103,7 +102,7 @@ async def drop(store: Store, version: int, now_ms: int, on_step: Callable[[int],
     since_ms = (await store.run(dictionaries.searches(keys, [version]))).unused_since_ms.get(version, now_ms)
     if now_ms - since_ms < RETIRED_MS:
         return DropOutcome.RETIRED
-    await drop_unused(store, version, now_ms)
+    await drop_one(store, version, now_ms)
     return DropOutcome.DROPPED
 
 

@@ -56,7 +56,7 @@ class Violation(NamedTuple):
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredSession:
     """The stored parts of a session, as one transaction read them."""
 
     fields: dict[bytes, bytes]
@@ -83,7 +83,7 @@ class Stored:
         return int(self.fields.get(field, b"0"))
 
 
-def violations(session_id: str, seen: Stored, settings: Settings, *, late_ms: int = 0) -> Iterator[Violation]:
+def violations(session_id: str, seen: StoredSession, settings: Settings, *, late_ms: int = 0) -> Iterator[Violation]:
     """Yield the violations of a session. Its keys may expire up to `late_ms` after the recorded time."""
     if not seen.fields:
         if seen.elements:
@@ -124,7 +124,7 @@ def _is_number(text: str | None) -> bool:
 Broken = Iterator[tuple[str, str]]
 
 
-def _window_rules(seen: Stored, counters: Counters, messages: list[Message], settings: Settings) -> Broken:
+def _window_rules(seen: StoredSession, counters: Counters, messages: list[Message], settings: Settings) -> Broken:
     count, total = counters.window_count, counters.message_count
     if counters.first_seq < 1:
         yield "I1", f"the window begins at {counters.first_seq}"
@@ -156,7 +156,7 @@ def _gap_rules(gaps: list[int], counters: Counters) -> Broken:
         yield "I14", "two gaps stand side by side"
 
 
-def _pin_rules(seen: Stored, counters: Counters, context: Context) -> Broken:
+def _pin_rules(seen: StoredSession, counters: Counters, context: Context) -> Broken:
     """Check the pinned messages. The current limits do not apply: the messages may have been pinned under others."""
     moved = {field: layout.pinned_seqs(field) for field in seen.fields if field.startswith(layout.PINNED)}
     pinned, moved_count = context.pinned, sum(map(len, moved.values()))
@@ -177,7 +177,7 @@ def _pin_rules(seen: Stored, counters: Counters, context: Context) -> Broken:
         yield "I14", f"{text}; out of place: {late}"
 
 
-def _queue_rules(seen: Stored, counters: Counters, messages: list[Message], settings: Settings) -> Broken:
+def _queue_rules(seen: StoredSession, counters: Counters, messages: list[Message], settings: Settings) -> Broken:
     queued = seen.text(layout.QUEUED)
     places = [str(name) for name in QueueState if seen.places[name] is not None]
     if places != ([] if queued is None else [queued]):
@@ -208,7 +208,7 @@ def _queue_rules(seen: Stored, counters: Counters, messages: list[Message], sett
         yield "I11", f"the recorded queue is {queued}, with {fence} fence and {attempts} attempts"
 
 
-def _fence_rules(seen: Stored) -> Broken:
+def _fence_rules(seen: StoredSession) -> Broken:
     counted = {}
     for field in (layout.EPOCH, layout.COMMITTED, layout.FENCE):
         name, text = field.decode(), seen.text(field)
@@ -222,7 +222,7 @@ def _fence_rules(seen: Stored) -> Broken:
         yield "I5", f"out of order: {counted}, while the shard's counter is at {seen.fences}"
 
 
-def _summary_rules(seen: Stored, first_seq: int, summaries: list[Summary]) -> Broken:
+def _summary_rules(seen: StoredSession, first_seq: int, summaries: list[Summary]) -> Broken:
     bounds = [bound for summary in summaries for bound in (summary.first_seq - 1, summary.last_seq)]
     ranges = [(summary.first_seq, summary.last_seq) for summary in summaries]
     if bounds != sorted(bounds) or any(first > last or last >= first_seq for first, last in ranges):
@@ -234,7 +234,7 @@ def _summary_rules(seen: Stored, first_seq: int, summaries: list[Summary]) -> Br
         yield "I7", f"{len(summaries)} summaries, but {recorded} are recorded; of other epochs: {foreign}"
 
 
-def _original_rules(seen: Stored, first_seq: int) -> Broken:
+def _original_rules(seen: StoredSession, first_seq: int) -> Broken:
     if not seen.text(layout.WITH_ORIGINALS):
         if seen.vectors_expire_ms != _NONE_MS:
             yield "I15", "a vector set without originals"
@@ -262,7 +262,7 @@ def _original_rules(seen: Stored, first_seq: int) -> Broken:
             yield "I6", f"originals end at {first + len(elements) - 1}, but the window begins at {first_seq}"
 
 
-def _body_rules(seen: Stored, counters: Counters) -> Broken:
+def _body_rules(seen: StoredSession, counters: Counters) -> Broken:
     """Check that each body whose message is in the window belongs to a shortened message, and that none lacks one."""
     if not counters.has_bodies:
         return  # what there is belongs to an earlier session
@@ -284,7 +284,7 @@ def _is_body(field: bytes) -> bool:
     return field[:1] == b"b" and field[1:].isdigit()
 
 
-def _field_rules(seen: Stored, blocks: dict[int, bytes], embedded: Set[int]) -> Broken:
+def _field_rules(seen: StoredSession, blocks: dict[int, bytes], embedded: Set[int]) -> Broken:
     """Check that each block has a signature, and that it is in no merged block as well."""
     signed = {int(field[1:]) for field in seen.originals if field[:1] == b"s" and field[1:].isdigit()}
     merged = {at for number, block in blocks.items() if is_merged(block) for at in numbers_in(number, block)}
@@ -312,7 +312,7 @@ def _are_vectors(encoded: bytes) -> bool:
         return False
 
 
-def _place_rules(seen: Stored, counters: Counters, late_ms: int) -> Broken:
+def _place_rules(seen: StoredSession, counters: Counters, late_ms: int) -> Broken:
     times = {seen.state_expires_ms} | ({seen.messages_expire_ms} if seen.elements else set())
     # Originals of an earlier session keep the expiry that session had.
     if (seen.text(layout.WITH_ORIGINALS) or counters.has_bodies) and seen.originals:

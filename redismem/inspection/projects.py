@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from redismem.errors import Conflict
 from redismem.inspection.invariants import Violation
 from redismem.project.items import stored as holdings
-from redismem.project.items.items import Items, Stored
+from redismem.project.items.items import Items, StoredItem
 from redismem.project.items.links import entity_names, find_broken_links
 from redismem.project.items.versions import fold
 from redismem.protocol.project import calls as project_calls
@@ -55,7 +55,7 @@ async def is_known(store: Store) -> bool:
 
 async def _find_violations(items: Items) -> list[tuple[str, str]]:
     broken: list[tuple[str, str]] = []
-    by_id: dict[str, Stored] = {}
+    by_id: dict[str, StoredItem] = {}
     async for item_id, stored, unreadable in holdings.load_items(items):
         if stored is not None:
             by_id[item_id] = stored
@@ -68,14 +68,14 @@ async def _find_violations(items: Items) -> list[tuple[str, str]]:
     return broken
 
 
-def _version_rules(stored: Stored) -> Iterator[tuple[str, str]]:
+def _version_rules(stored: StoredItem) -> Iterator[tuple[str, str]]:
     state = fold(stored.kind, stored.deltas or ())
     if state != stored.state:
         names = [] if state is None else [name for name in state if state[name] != stored.state.get(name)]
         yield "P1", f"{stored.id} differs from its versions: {', '.join(sorted(names)) or 'no first version'}"
 
 
-async def _index_rules(items: Items, by_id: dict[str, Stored]) -> AsyncIterator[tuple[str, str]]:
+async def _index_rules(items: Items, by_id: dict[str, StoredItem]) -> AsyncIterator[tuple[str, str]]:
     expected: dict[holdings.Index, dict[str, int]] = {}
     for stored in by_id.values():
         holdings.add_places(expected, stored)
@@ -98,7 +98,7 @@ def _difference(index: str, expected: Mapping[str, int], seen: Mapping[str, int]
     return f"{'a word' if is_hidden else moved} has a wrong place in the index {index}"
 
 
-async def _name_rules(items: Items, by_id: dict[str, Stored]) -> AsyncIterator[tuple[str, str]]:
+async def _name_rules(items: Items, by_id: dict[str, StoredItem]) -> AsyncIterator[tuple[str, str]]:
     names = await items.run(items.calls.all_names())
     expected = {
         name: stored.id for stored in by_id.values() if stored.kind.letter == "e" for name in entity_names(stored.state)

@@ -15,7 +15,7 @@ from redismem.protocol import layout, quarantine
 from redismem.protocol.birth import read_birth
 from redismem.protocol.ids import now_ms, session_hash
 from redismem.protocol.owners import decode_owner, encode_owner, owner_mismatch
-from redismem.protocol.quarantine import RECORD, SESSION, Copy, Place, StoredKey
+from redismem.protocol.quarantine import RECORD, SESSION, Copy, Origin, StoredKey
 from redismem.protocol.record import quarantine as record_calls
 from redismem.protocol.record.keys import DESCRIPTION, keys_in_shard
 from redismem.protocol.session import quarantine as session_calls
@@ -123,7 +123,7 @@ async def list_quarantined(
         NotAllowed
         StoreUnavailable
     """
-    found: dict[Place, set[int]] = {}
+    found: dict[Origin, set[int]] = {}
     looked_at, pattern = 0, quarantine.pattern(store.keys, name)
     async for page in scan_pages(store, pattern, cursor, looked_at_limit, on_step):
         for place, times_ms in quarantine.find_copies(store.keys, page.keys).items():
@@ -135,7 +135,7 @@ async def list_quarantined(
     return Search(await _describe(store, found), looked_at, cursor or None)
 
 
-async def _describe(store: Store, found: Mapping[Place, set[int]]) -> list[Quarantined]:
+async def _describe(store: Store, found: Mapping[Origin, set[int]]) -> list[Quarantined]:
     """Return the copies that still exist, with the type and size of each of their keys, oldest first."""
     described = []
     for place, times_ms in found.items():
@@ -200,7 +200,7 @@ async def read_live(store: Store, session_id: str, owner: str | None = None) -> 
     return found
 
 
-async def _read(store: Store, place: Place, names: Mapping[str, bytes], keys: Sequence[StoredKey]) -> Restoration:
+async def _read(store: Store, place: Origin, names: Mapping[str, bytes], keys: Sequence[StoredKey]) -> Restoration:
     stored, elements = await store.run(session_calls.contents(place.session_id, names, keys))
     return plan_restoration(stored, elements, {key.name: key.type for key in keys if not key.is_sound})
 
@@ -244,7 +244,7 @@ async def _restore(store: Store, found: Quarantined, parts: Restoration) -> bool
         return True
     else:
         revival = session_calls.revive(parts, parts.epoch, await store.server_time_ms(), store.settings)
-    return await store.run(quarantine.restore(place, found.put_ms, revival))
+    return await store.run(quarantine.restore_copy(place, found.put_ms, revival))
 
 
 async def _set_live_aside(store: Store, copy: Copy) -> None:
@@ -263,4 +263,4 @@ async def _set_live_aside(store: Store, copy: Copy) -> None:
 
 async def drop(store: Store, found: Quarantined) -> bool:
     """Delete a session or record from quarantine for good. Returns False if it was gone. Raises StoreUnavailable."""
-    return await store.run(quarantine.drop(found.copy.place, found.put_ms))
+    return await store.run(quarantine.drop_copy(found.copy.place, found.put_ms))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
-from redismem.protocol.scanning import scan
+from redismem.protocol.scanning import scan_keys
 from redismem.store.store import Store
 
 KEYS_A_STEP = 1_000
@@ -29,7 +29,7 @@ async def scan_pages(
     """Yield the steps of a scan up to its end or limit. Raises NotAllowed, StoreUnavailable."""
     looked_at = 0
     while True:
-        page = await store.run(scan(pattern, cursor, KEYS_A_STEP))
+        page = await store.run(scan_keys(pattern, cursor, KEYS_A_STEP))
         cursor, looked_at = page.cursor, looked_at + KEYS_A_STEP
         if on_step is not None:
             on_step(looked_at)

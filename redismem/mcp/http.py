@@ -23,7 +23,7 @@ from redismem.web.access import Caller
 from redismem.web.edge import check_repeated
 from redismem.web.http.failures import App, Receive, Send, contain, to_logged_problem
 from redismem.web.http.problems import Problem
-from redismem.web.open_streams import Kind, Place
+from redismem.web.open_streams import OpenStream, StreamKind
 from redismem.web.server import serve
 from redismem.web.service import Service
 
@@ -81,7 +81,7 @@ class Gate:
         self._routes = routes
         self._events = events
         self._resumable = events is not None
-        self._sessions: dict[str, Place] = {}
+        self._sessions: dict[str, OpenStream] = {}
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         answer = _Answer(self._service, scope, send)
@@ -90,7 +90,9 @@ class Gate:
             _caller.set(caller)
             # The SDK lets only the key that has begun a session use it.
             scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=caller.name, scopes=[]))
-            place = self._service.take_place(caller, Kind.EVENTS if scope["method"] == "GET" else Kind.ANSWER)
+            place = self._service.take_place(
+                caller, StreamKind.EVENTS if scope["method"] == "GET" else StreamKind.ANSWER
+            )
             try:
                 with self._beginning(caller, scope, answer):
                     await _until(place.revoked, self._routes(scope, receive, answer.send))
@@ -111,7 +113,7 @@ class Gate:
         for session_id, place in list(self._sessions.items()):
             if place.revoked.done() or not self._events.serves(session_id):
                 self._sessions.pop(session_id).leave()
-        place = self._service.take_place(caller, Kind.SESSION)
+        place = self._service.take_place(caller, StreamKind.SESSION)
         try:
             yield
         finally:

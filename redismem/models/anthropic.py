@@ -8,7 +8,7 @@ from typing import Any
 
 from redismem.formats.anthropic import anthropic_context
 from redismem.models.http import model_error
-from redismem.models.http_model import Answer, join_texts, token_count
+from redismem.models.http_model import ModelAnswer, join_texts, token_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,16 @@ class Anthropic:
             body["system"] = _content(context["system"])
         return body | {"messages": [turn | {"content": _content(turn["content"])} for turn in context["messages"]]}
 
-    def answer(self, reply: Any) -> Answer:
+    def answer(self, reply: Any) -> ModelAnswer:
         match reply:
             case {"stop_reason": "refusal"}:
                 raise model_error("anthropic refused to answer", permanent=True)
             case {"content": [*blocks]}:
                 texts = [text for block in blocks if isinstance(text := _text(block), str)]
                 usage = reply.get("usage")
-                return Answer("".join(texts), token_count(usage, "input_tokens"), token_count(usage, "output_tokens"))
+                return ModelAnswer(
+                    "".join(texts), token_count(usage, "input_tokens"), token_count(usage, "output_tokens")
+                )
         raise model_error("anthropic answered without a text")
 
 

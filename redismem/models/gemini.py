@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from redismem.formats.gemini import gemini_context
 from redismem.models.http import model_error
-from redismem.models.http_model import Answer, join_texts, token_count
+from redismem.models.http_model import ModelAnswer, join_texts, token_count
 
 # The answer is complete or reached its limit. Every other reason is a refusal.
 _ENDED = (None, "STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED")
@@ -37,14 +37,14 @@ class Gemini:
             body["systemInstruction"] = {"parts": join_texts(context["system_instruction"]["parts"], {})}
         return body | {"generationConfig": {"maxOutputTokens": max_tokens}}
 
-    def answer(self, reply: Any) -> Answer:
+    def answer(self, reply: Any) -> ModelAnswer:
         match reply:
             case {"candidates": [{**candidate}, *_]}:
                 if candidate.get("finishReason") not in _ENDED:
                     raise model_error("gemini refused to answer", permanent=True)
                 usage = reply.get("usageMetadata")
                 spent = token_count(usage, "promptTokenCount"), token_count(usage, "candidatesTokenCount")
-                return Answer("".join(_texts(candidate)), *spent)
+                return ModelAnswer("".join(_texts(candidate)), *spent)
             case {"promptFeedback": {"blockReason": str()}}:
                 raise model_error("gemini blocked the prompt", permanent=True)
         raise model_error("gemini answered without a text")

@@ -35,7 +35,7 @@ Write in the language of the conversation, also the kinds: plain text, nothing b
 _LOST_PART = 8
 
 
-class Answer(NamedTuple):
+class ModelAnswer(NamedTuple):
     text: str
     input_tokens: int
     output_tokens: int
@@ -46,7 +46,7 @@ class Wire(Address, Protocol):
 
     def body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]: ...
 
-    def answer(self, reply: Any) -> Answer:
+    def answer(self, reply: Any) -> ModelAnswer:
         """Decode an answer. Raises ModelFailed."""
 
 
@@ -141,7 +141,7 @@ class HttpModel:
     async def aclose(self) -> None:
         await self._endpoint.aclose()
 
-    async def _ask(self, messages: Sequence[dict[str, Any]], max_tokens: int) -> Answer:
+    async def _ask(self, messages: Sequence[dict[str, Any]], max_tokens: int) -> ModelAnswer:
         name = self._wire.name
         reply = await self._endpoint.ask(partial(self._wire.body, self._model, messages, max_tokens))
         try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redismem.models.http import model_error
-from redismem.models.http_model import Answer, token_count
+from redismem.models.http_model import ModelAnswer, token_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class OpenAI:
     def body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
         return {"model": model, "messages": list(messages), self.max_tokens_field: max_tokens}
 
-    def answer(self, reply: Any) -> Answer:
+    def answer(self, reply: Any) -> ModelAnswer:
         match reply:
             case {"choices": [{"finish_reason": "content_filter"}, *_]}:
                 raise model_error("openai filtered the answer", permanent=True)
             case {"choices": [{"message": {"content": str(text)}}, *_]}:
                 usage = reply.get("usage")
-                return Answer(text, token_count(usage, "prompt_tokens"), token_count(usage, "completion_tokens"))
+                return ModelAnswer(text, token_count(usage, "prompt_tokens"), token_count(usage, "completion_tokens"))
         raise model_error("openai answered without a text")
 
 

@@ -16,7 +16,7 @@ from redismem.project.items import fields
 from redismem.project.items.indexes import OPEN, words
 from redismem.project.items.items import Items
 from redismem.project.items.records import Decision, Entity, Item, Task
-from redismem.project.items.schema import DECISION, ENTITY, KINDS, TASK, Kind
+from redismem.project.items.schema import DECISION, ENTITY, KINDS, TASK, ItemKind
 from redismem.project.items.versions import State
 from redismem.project.queries import pages as searching
 from redismem.project.queries.query import WORDS_MATCHED_LIMIT, Query
@@ -219,7 +219,7 @@ class Found:
     entities: tuple[Entity, ...]
 
 
-_RECORDS: dict[Kind | str, type[Item]] = {"d": Decision, "t": Task, "e": Entity}
+_RECORDS: dict[ItemKind | str, type[Item]] = {"d": Decision, "t": Task, "e": Entity}
 
 
 async def find_everywhere(items: Items, limit: int, text: str = "", tags: Sequence[str] = ()) -> Found:

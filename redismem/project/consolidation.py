@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from redismem.errors import Conflict, InvalidItem, ItemNotFound, TooLarge
 from redismem.project.items.items import Items, require_present
-from redismem.project.items.schema import DECISION, ENTITY, TASK, Kind
+from redismem.project.items.schema import DECISION, ENTITY, TASK, ItemKind
 from redismem.project.items.versions import State
 from redismem.project.kinds.merging import merge
 from redismem.project.queries import pages
 from redismem.project.queries.query import Query
 
 _DAY_MS = 86_400_000
-_OVER: tuple[tuple[Kind, str], ...] = ((DECISION, "superseded"), (TASK, "cancelled"))
+_OVER: tuple[tuple[ItemKind, str], ...] = ((DECISION, "superseded"), (TASK, "cancelled"))
 
 
 @dataclass(frozen=True, slots=True)

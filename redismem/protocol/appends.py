@@ -58,7 +58,7 @@ def pins_argument(settings: Settings, more_count: int, more_bytes: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateChange:
     """The fields of the state to set, with encoded values, and the fields to drop."""
 
     sets: tuple[bytes, ...] = ()
@@ -66,7 +66,7 @@ class Change:
     drops: tuple[bytes, ...] = ()
 
 
-NO_CHANGE = Change()
+NO_CHANGE = StateChange()
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ class Append:
     pinned_bytes: int = 0
     fresh: str = "1"
     """1 if this append cannot have been made before, 0 if it may have been; 2 and 3 are the same for a resent one."""
-    change: Change | None = None
+    change: StateChange | None = None
     """The change of the state; None means that there is none."""
 
     @property

@@ -8,13 +8,13 @@ from typing import Any
 from redismem.protocol import scanning
 from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import plain
-from redismem.protocol.scanning import Page
+from redismem.protocol.scanning import ScanStep
 
 
-def scan(beginning: str, ending: str, cursor: int, count: int) -> Call[Page]:
+def scan(beginning: str, ending: str, cursor: int, count: int) -> Call[ScanStep]:
     """Build one scan step over about `count` keys of the node. Beginning and ending are taken literally."""
     pattern = b"*".join(scanning.escape(plain(text).encode()) for text in (beginning, ending))
-    return scanning.scan(pattern, cursor, count)
+    return scanning.scan_keys(pattern, cursor, count)
 
 
 def lists_among(keys: Sequence[bytes]) -> Call[list[bytes]]:

@@ -20,7 +20,7 @@ from redismem.protocol.scanning import escape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class CopyKind:
     """A kind of data that can go into quarantine: sessions or records."""
 
     name: str
@@ -34,7 +34,7 @@ class Kind:
     op: Op
 
 
-SESSION = Kind(
+SESSION = CopyKind(
     "session",
     {"state": "hash", "messages": "list", "originals": "hash"},
     (layout.EPOCH, layout.COUNTERS, layout.OWNER),
@@ -42,7 +42,7 @@ SESSION = Kind(
     ("vectors",),
     Op.QUARANTINE,
 )
-RECORD = Kind(
+RECORD = CopyKind(
     "record",
     {"record": "hash", "order": "zset"},
     (b"",),
@@ -58,10 +58,10 @@ _KEY = re.compile(
 )
 
 
-class Place(NamedTuple):
+class Origin(NamedTuple):
     """The place of a session or a record: its shard, as its keys begin, and its id."""
 
-    kind: Kind
+    kind: CopyKind
     shard: bytes
     member: bytes
 
@@ -97,7 +97,7 @@ class Place(NamedTuple):
 class Copy(NamedTuple):
     """A session, a record or a block of originals in quarantine since `put_ms`, and what its note tells of it."""
 
-    place: Place
+    place: Origin
     put_ms: int
     lasts: bool = False
     """True if the record had no time to live."""
@@ -145,9 +145,9 @@ class Revival(NamedTuple):
     drops: Sequence[bytes] = ()
 
 
-def of_session(keys: SessionKeys) -> Place:
+def of_session(keys: SessionKeys) -> Origin:
     """Return the place of a session."""
-    return Place(SESSION, keys.shard.fences.removesuffix(b":fences"), keys.session)
+    return Origin(SESSION, keys.shard.fences.removesuffix(b":fences"), keys.session)
 
 
 def pattern(keys: Keys, name: str | None = None) -> bytes:
@@ -156,26 +156,26 @@ def pattern(keys: Keys, name: str | None = None) -> bytes:
     return b"rm:{%b:*}:quarantine:%b*" % (keys.namespace.encode(), member)
 
 
-def find_copies(keys: Keys, scanned: Sequence[bytes]) -> dict[Place, set[int]]:
+def find_copies(keys: Keys, scanned: Sequence[bytes]) -> dict[Origin, set[int]]:
     """Return the places in this namespace that have a note or a copy among these keys, with the times of the copies."""
     shards = frozenset(keys.prefixes())
-    found: dict[Place, set[int]] = {}
+    found: dict[Origin, set[int]] = {}
     for match in filter(None, map(_KEY.fullmatch, scanned)):
         shard, member, put_ms, part, note = match.groups()
-        place = Place(_KIND_OF[(part or note).decode()], shard, member)
+        place = Origin(_KIND_OF[(part or note).decode()], shard, member)
         if shard in shards and _is_place(keys, place):
             found.setdefault(place, set()).update([] if put_ms is None else [int(put_ms)])
     return found
 
 
-def _is_place(keys: Keys, place: Place) -> bool:
+def _is_place(keys: Keys, place: Origin) -> bool:
     name = decode_id(place.member)
     return name is not None and (
         place.kind is RECORD or (is_session_id(name) and of_session(keys.session(name)) == place)
     )
 
 
-def read_copies(found: Mapping[Place, set[int]]) -> Call[list[Copy]]:
+def read_copies(found: Mapping[Origin, set[int]]) -> Call[list[Copy]]:
     """Build a call that reads the notes of places. Returns the noted copies, and those at the times given beside."""
 
     def decode(*answers: Any) -> list[Copy]:
@@ -188,7 +188,7 @@ def read_copies(found: Mapping[Place, set[int]]) -> Call[list[Copy]]:
     return independent(tuple(("HGETALL", place.note) for place in found), decode)
 
 
-def _read_note(place: Place, put_ms: int, about: bytes) -> Copy:
+def _read_note(place: Origin, put_ms: int, about: bytes) -> Copy:
     try:
         owner, _ = read_birth(about[2:])
     except ValueError:
@@ -202,7 +202,7 @@ def encode_note(birth: bytes, *, lasts: bool, knows_owner: bool) -> bytes:
     return b"%d%d%b" % (lasts, knows_owner, birth)
 
 
-def look(place: Place, names: Mapping[str, bytes]) -> Call[Seen]:
+def look(place: Origin, names: Mapping[str, bytes]) -> Call[Seen]:
     """Build a call that describes the keys of a session or record, or of a copy."""
     kind, (head, *others) = place.kind, names.values()
 
@@ -216,7 +216,7 @@ def look(place: Place, names: Mapping[str, bytes]) -> Call[Seen]:
     return script_call(Op.LOOK, None, decode, {"head": head}, more_keys=others, more=kind.fields)
 
 
-def set_aside(place: Place, put_ms: int, seen: Seen, note: bytes, kept_ms: int) -> Call[bool]:
+def set_aside(place: Origin, put_ms: int, seen: Seen, note: bytes, kept_ms: int) -> Call[bool]:
     """Build a call that moves a session or record into quarantine. False means that it has changed since `seen`."""
     head, field = next(iter(place.kind.types)), place.kind.fields[0]
     named = {
@@ -254,7 +254,7 @@ def set_block_aside(
     return script_call(Op.QUARANTINE_BLOCK, place, bool, named, script="set_aside", more_keys=moved, more=more)
 
 
-def restore(place: Place, put_ms: int, revival: Revival) -> Call[bool]:
+def restore_copy(place: Origin, put_ms: int, revival: Revival) -> Call[bool]:
     """Build a call that restores a copy. False means that it is no longer in quarantine.
 
     The script refuses it if there is a session or record with this id: SessionExists.
@@ -266,7 +266,7 @@ def restore(place: Place, put_ms: int, revival: Revival) -> Call[bool]:
     return _move("restore", place, put_ms, Op.RESTORE, named | {"set_count": len(sets)}, more)
 
 
-def drop(place: Place, *times_ms: int) -> Call[bool]:
+def drop_copy(place: Origin, *times_ms: int) -> Call[bool]:
     """Build a call that removes copies for good. False means that all were gone."""
     copies = [key for put_ms in times_ms for key in place.copies(put_ms).values()]
     commands: tuple[Command, ...] = (("UNLINK", *copies), ("HDEL", place.note, *times_ms))
@@ -274,7 +274,7 @@ def drop(place: Place, *times_ms: int) -> Call[bool]:
 
 
 def _move(
-    script: str, place: Place, put_ms: int, op: Op, named: Mapping[str, Any], more: Sequence[Argument] = ()
+    script: str, place: Origin, put_ms: int, op: Op, named: Mapping[str, Any], more: Sequence[Argument] = ()
 ) -> Call[bool]:
     kind, live = place.kind, place.live().values()
     pairs = [key for pair in zip(live, place.copies(put_ms).values(), strict=True) for key in pair]

@@ -15,17 +15,17 @@ NAMESPACES = b"rm:{*}:namespace"
 """The MATCH pattern of the records of all namespaces."""
 
 
-class Page(NamedTuple):
+class ScanStep(NamedTuple):
     """One step of a key scan: the next cursor (0 ends the scan), and the matching keys."""
 
     cursor: int
     keys: Sequence[bytes]
 
 
-def scan(pattern: bytes, cursor: int, count: int, op: Op = Op.LOOK) -> Call[Page]:
+def scan_keys(pattern: bytes, cursor: int, count: int, op: Op = Op.LOOK) -> Call[ScanStep]:
     """Build one scan step over about `count` keys of the node."""
     command = ("SCAN", cursor, "MATCH", pattern, "COUNT", count)
-    return Call(None, (command,), lambda reply: Page(int(reply[0]), reply[1]), op=op)
+    return Call(None, (command,), lambda reply: ScanStep(int(reply[0]), reply[1]), op=op)
 
 
 def escape(text: bytes) -> bytes:

@@ -25,7 +25,7 @@ from redismem.protocol.quarantine import set_block_aside
 from redismem.protocol.session import pages
 from redismem.protocol.session.edits import BlockChange, View
 from redismem.protocol.session.leaving import Begun, blocks_to_extend, encode_leaving
-from redismem.protocol.session.pages import Block, Page
+from redismem.protocol.session.pages import Block, MessagePage
 from redismem.protocol.session.replacing import Replacement, encode_block_change
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.owner_blocks import drop_block
@@ -43,7 +43,7 @@ class Originals:
         self._store = store
         self._keys = keys
 
-    async def messages(self, page: Page | None) -> list[Message]:
+    async def messages(self, page: MessagePage | None) -> list[Message]:
         """Return the readable messages of a page. Unreadable blocks are left out, stay as they are, and are logged.
 
         Raises CorruptSession, UnsupportedFormat, StoreUnavailable.

@@ -9,7 +9,7 @@ from typing import TypeVar
 from redismem.errors import CorruptSession, InvalidRecord, TooLarge
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
-from redismem.protocol.quarantine import drop
+from redismem.protocol.quarantine import drop_copy
 from redismem.protocol.record import calls, reads
 from redismem.protocol.record.calls import WriteOutcome
 from redismem.protocol.record.changes import Change
@@ -253,7 +253,7 @@ class Record:
         """
         cleared = await self._run(calls.clear(self._keys, equals, self._store.settings))
         if cleared.copies_ms:
-            await self._run(drop(of_record(self._keys), *cleared.copies_ms))
+            await self._run(drop_copy(of_record(self._keys), *cleared.copies_ms))
         return cleared.was_there
 
     async def touch(self) -> bool:

@@ -13,7 +13,7 @@ from redismem.messages.message import Message
 from redismem.protocol.call import Call
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.page_reads import PageRange
-from redismem.protocol.session.pages import Page, Window
+from redismem.protocol.session.pages import MessagePage, Window
 
 Scope = Literal["session", "owner"]
 """The messages that recall searches: those of the session, or of all sessions of its owner."""
@@ -144,7 +144,7 @@ class PageReader:
             self._page_count = _EMPTY_PAGE_COUNT
         return PageRange(self._page_count, self._next_seq, self._include_originals, self._window)
 
-    def add_page(self, page: Page | None, messages: list[Message]) -> None:
+    def add_page(self, page: MessagePage | None, messages: list[Message]) -> None:
         """Add a page and its readable messages. Raise SessionNotFound if the first page is missing."""
         if page is None and self._epoch is None:
             raise SessionNotFound("there is no such session", self._calls.keys.session_id)

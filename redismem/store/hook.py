@@ -18,7 +18,7 @@ from redismem.info import SessionInfo
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.queue.calls import Job
-from redismem.protocol.session.pages import Page
+from redismem.protocol.session.pages import MessagePage
 
 log = logging.getLogger("redismem")
 
@@ -149,7 +149,7 @@ def _sizes(op: Op, call: Call[Any] | None, value: Any) -> tuple[int, int, int, i
         return len(append.elements), sum(map(len, append.elements)), append.tokens, _window_count(value)
     if op is Op.COMMIT and call is not None and call.named is not None:
         return call.named["count"] - call.named["uncounted_count"], 0, call.named["tokens"], None
-    if op is Op.MESSAGES and isinstance(value, Page):
+    if op is Op.MESSAGES and isinstance(value, MessagePage):
         return value.count, 0, 0, None
     if op is Op.PRUNE and isinstance(value, int):
         return value, 0, 0, None

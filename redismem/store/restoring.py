@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.quarantine import drop, of_session, restore
+from redismem.protocol.quarantine import drop_copy, of_session, restore_copy
 from redismem.protocol.session.quarantine import STAGED_MS, new_epoch, revive, stage
 from redismem.protocol.session.restore import Restoration
 from redismem.store.store import Store
@@ -29,6 +29,6 @@ async def bring_in(
     staged_ms = now_ms + STAGED_MS  # the time of its expiry, at which no process puts this session into quarantine
     await store.run(stage(keys, staged_ms, revival.sets, plan.elements, originals))
     try:
-        await store.run(restore(place, staged_ms, revival._replace(sets={})))
+        await store.run(restore_copy(place, staged_ms, revival._replace(sets={})))
     finally:
-        await store.run(drop(place, staged_ms))
+        await store.run(drop_copy(place, staged_ms))

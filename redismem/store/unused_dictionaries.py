@@ -15,7 +15,7 @@ from redismem.errors import CorruptSession
 from redismem.events import facts
 from redismem.protocol.keys import ShardKeys, is_session_id
 from redismem.protocol.namespace import dictionaries
-from redismem.protocol.queue.calls import scan
+from redismem.protocol.queue.calls import scan_queue
 from redismem.store.dictionaries import load_versions
 from redismem.store.store import Store
 
@@ -37,7 +37,7 @@ async def drop_unused(store: Store, time_ms: int) -> list[int]:
     listing = await store.run(dictionaries.listing(keys))
     versions = listing.versions
     for version in listing.returned:
-        await drop(store, version, time_ms)
+        await drop_one(store, version, time_ms)
     if not versions:
         return []
     searches = await store.run(dictionaries.searches(keys, versions))
@@ -56,7 +56,7 @@ async def drop_unused(store: Store, time_ms: int) -> list[int]:
         elif since_ms is None:
             await store.run(dictionaries.retire(keys, version, time_ms))
         elif time_ms - since_ms >= SEARCH_MS + store.settings.idle_timeout_ms:
-            await drop(store, version, time_ms)
+            await drop_one(store, version, time_ms)
             dropped.append(version)
     return dropped
 
@@ -67,7 +67,7 @@ def _is_old(store: Store, version: int, time_ms: int) -> bool:
     return dictionary is not None and time_ms - dictionary.created_ms >= SEARCH_MS
 
 
-async def drop(store: Store, version: int, time_ms: int) -> None:
+async def drop_one(store: Store, version: int, time_ms: int) -> None:
     """Drop a dictionary that no block names. Raises StoreUnavailable."""
     await store.run(dictionaries.drop(store.keys, version, time_ms))
     store.dictionaries.pop(version, None)
@@ -87,7 +87,7 @@ async def find_named(store: Store, versions: Collection[int]) -> set[int]:
 
 async def _search_page(store: Store, shard: ShardKeys, cursor: int, missing: set[int]) -> int:
     """Remove the versions that a page of sessions names from `missing`, and return the cursor of the next page."""
-    scanned = (await store.run(scan({shard: (cursor, 0)}, _PAGE_COUNT)))[shard]
+    scanned = (await store.run(scan_queue({shard: (cursor, 0)}, _PAGE_COUNT)))[shard]
     session_ids = [session_id for session_id in scanned.session_ids if is_session_id(session_id)]
     for at in range(0, len(session_ids), _TOGETHER_COUNT):
         part = session_ids[at : at + _TOGETHER_COUNT]

@@ -13,7 +13,7 @@ from redismem.web.access import Access, Caller
 from redismem.web.http.problems import Problem
 
 
-class Kind(StrEnum):
+class StreamKind(StrEnum):
     """The purposes of a place, which are counted apart."""
 
     EVENTS = "event streams"
@@ -24,12 +24,12 @@ class Kind(StrEnum):
     """A session of an MCP client. It mostly waits, so there are ten times as many places."""
 
 
-class Place:
+class OpenStream:
     """One place, from `take` to `leave`."""
 
     __slots__ = ("_owner", "caller", "kind", "revoked")
 
-    def __init__(self, owner: OpenStreams, caller: Caller, kind: Kind) -> None:
+    def __init__(self, owner: OpenStreams, caller: Caller, kind: StreamKind) -> None:
         self._owner = owner
         self.caller = caller
         self.kind = kind
@@ -46,15 +46,15 @@ class OpenStreams:
 
     def __init__(self, limit: int) -> None:
         """Create `limit` places of each kind, and ten times as many for sessions."""
-        self._limits = dict.fromkeys(Kind, limit) | {Kind.SESSION: 10 * limit}
-        self._places: dict[Kind, set[Place]] = {kind: set() for kind in Kind}
+        self._limits = dict.fromkeys(StreamKind, limit) | {StreamKind.SESSION: 10 * limit}
+        self._places: dict[StreamKind, set[OpenStream]] = {kind: set() for kind in StreamKind}
 
     @property
     def streams_count(self) -> int:
         """The number of open streams."""
-        return len(self._places[Kind.EVENTS]) + len(self._places[Kind.CHAT])
+        return len(self._places[StreamKind.EVENTS]) + len(self._places[StreamKind.CHAT])
 
-    def take(self, caller: Caller, kind: Kind, access: Access) -> Place:
+    def take(self, caller: Caller, kind: StreamKind, access: Access) -> OpenStream:
         """Take a place, which the caller must leave. A single key has nobody to share with.
 
         Raises:
@@ -66,11 +66,11 @@ class OpenStreams:
             raise Problem("overloaded", f"this server has no place for more {kind}")
         if access.keys_count > 1 and sum(place.caller.name == caller.name for place in places) >= free_count:
             raise Problem("too_many_requests", f"this key has its share of this server's {kind}", retry_after_s=1)
-        place = Place(self, caller, kind)
+        place = OpenStream(self, caller, kind)
         places.add(place)
         return place
 
-    def give_back(self, place: Place) -> None:
+    def give_back(self, place: OpenStream) -> None:
         """Free a place. Does nothing if it is free already."""
         self._places[place.kind].discard(place)
 

@@ -19,7 +19,7 @@ from redismem.web.chat.chat import Chat
 from redismem.web.http.problems import Problem
 from redismem.web.metrics.load import Load
 from redismem.web.metrics.prometheus import Meters
-from redismem.web.open_streams import Kind, OpenStreams, Place
+from redismem.web.open_streams import OpenStream, OpenStreams, StreamKind
 from redismem.web.watching import Watch
 
 log = logging.getLogger("redismem")
@@ -148,7 +148,7 @@ class Service:
             if wait_ms:
                 raise Problem("too_many_requests", retry_after_s=wait_ms / 1000)
 
-    def take_place(self, caller: Caller, kind: Kind) -> Place:
+    def take_place(self, caller: Caller, kind: StreamKind) -> OpenStream:
         """Take a place for a stream or an answer, which the caller must leave.
 
         Raises:

@@ -255,7 +255,7 @@ class Eviction:
         shards = self._store.keys.shards()
         for first in range(0, len(shards), _SHARDS_COUNT):
             cursors = {shard: self._cursors[shard] for shard in shards[first : first + _SHARDS_COUNT]}
-            for shard, scanned in (await self._store.run(queue_calls.scan(cursors, _CHUNK_COUNT))).items():
+            for shard, scanned in (await self._store.run(queue_calls.scan_queue(cursors, _CHUNK_COUNT))).items():
                 self._cursors[shard] = scanned.cursors
                 gone, mended_count = await self._sweep_sessions(shard, scanned.session_ids)
                 removed, mended = removed + gone, mended + mended_count

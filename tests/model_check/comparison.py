@@ -10,7 +10,7 @@ from model_check.kept import KNOWN
 from model_check.model import INDEXES, Model
 from model_check.session import SessionModel
 from redismem.inspection import check
-from redismem.inspection.invariants import Stored, violations
+from redismem.inspection.invariants import StoredSession, violations
 from redismem.messages.decoding import decode_messages, split_elements
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import decode_block
@@ -43,7 +43,7 @@ COMPARED = {
 class Seen:
     """The whole shard, read at one moment."""
 
-    sessions: dict[str, Stored]
+    sessions: dict[str, StoredSession]
     originals: dict[str, dict[int, str | None]]
     indexes: dict[str, dict[str, int]]
     pauses: dict[str, bytes]
@@ -92,7 +92,7 @@ def compare(seen: Seen, model: Model) -> None:
     assert (seen.pauses_left_ms > 0) == bool(model.pauses), "an unused pause expires"
 
 
-def _compare_session(name: str, seen: Stored, session: SessionModel) -> None:
+def _compare_session(name: str, seen: StoredSession, session: SessionModel) -> None:
     assert seen.fields, f"session {name} is gone"
     expected = _fields(session)
     moved = {field: value for field, value in seen.fields.items() if field.startswith(PINNED)}

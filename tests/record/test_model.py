@@ -18,7 +18,7 @@ from redismem import CorruptSession, RecordConflict, SessionExists
 from redismem.blocking import memory as blocking
 from redismem.concurrency.run_sync import run_without_loop
 from redismem.protocol.call import Call
-from redismem.protocol.quarantine import Copy, drop, read_copies, restore
+from redismem.protocol.quarantine import Copy, drop_copy, read_copies, restore_copy
 from redismem.protocol.record import calls
 from redismem.protocol.record.keys import RecordKeys, record_keys
 from redismem.protocol.record.quarantine import of_record, revive
@@ -176,7 +176,7 @@ class Pair:
         for name, clear, seen in self.cleared[-1:]:
             cleared = self.run(clear)
             assert cleared.was_there is (seen is not None)
-            self.run(drop(of_record(self.keys(name)), *cleared.copies_ms or [0]))
+            self.run(drop_copy(of_record(self.keys(name)), *cleared.copies_ms or [0]))
             self.model.copies[name] = []
             if self.life_of(name) == seen:
                 self.model.records.pop(name, None)
@@ -220,7 +220,7 @@ class Pair:
         assert len(copies) == len(self.model.copies[name])
         if not copies:
             return
-        call = restore(copies[0].place, copies[0].put_ms, revive(copies[0]))
+        call = restore_copy(copies[0].place, copies[0].put_ms, revive(copies[0]))
         if name in self.model.records or self.raw.exists(self.keys(name).order):
             with pytest.raises(SessionExists):
                 self.run(call)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from repository import test_architecture
 
-from redismem.project.items.schema import DECISION, ENTITY_TYPES, PRIORITIES, TASK, Kind
+from redismem.project.items.schema import DECISION, ENTITY_TYPES, PRIORITIES, TASK, ItemKind
 from redismem.project.kinds.collection import Collection
 from redismem.project.kinds.conversations import Conversations
 from redismem.project.kinds.decisions import Decisions
@@ -32,7 +32,7 @@ def rows(text: str, head: str) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in cells(text, head)]
 
 
-def wrong_statuses(page: str, kind: Kind) -> Iterator[str]:
+def wrong_statuses(page: str, kind: ItemKind) -> Iterator[str]:
     """Statuses of a kind of items whose row is missing, or says that others may begin so or follow."""
     assert kind.transitions is not None
     told = {status: (ways, after) for status, ways, after in cells(page, f"Statuses of a {kind.name}")}
@@ -90,7 +90,7 @@ STORES: tuple[type, ...] = (Decisions, Tasks, Entities, Conversations)
 
 
 @pytest.mark.parametrize("kind", [DECISION, TASK], ids=lambda kind: kind.name)
-def test_the_statuses_of_items_and_what_may_follow_are_those_that_are_checked(kind: Kind) -> None:
+def test_the_statuses_of_items_and_what_may_follow_are_those_that_are_checked(kind: ItemKind) -> None:
     assert list(wrong_statuses(PROJECT, kind)) == []
     first, *_ = kind.begins
     page = PROJECT.replace(f"| `{first}` | `create`", f"| `{first}` | ").replace("| `backlog` |\n", "| `planned` |\n")

@@ -76,7 +76,7 @@ async def prepare_restore(memory: Memory, raw: Any, spoilt: bool) -> Call[Any]:
         put_ms = STAGED_AT_MS
         await store.run(stage(calls.keys, put_ms, revival.sets, parts.elements, {}))
         revival = revival._replace(sets={})
-    return quarantine_calls.restore(place, put_ms, revival)
+    return quarantine_calls.restore_copy(place, put_ms, revival)
 
 
 async def call_of(memory: Memory, raw: Any, name: str) -> Call[Any]:

@@ -13,7 +13,7 @@ import pytest
 
 from redismem import Conflict
 from redismem.project.items.erasing import erase
-from redismem.project.items.items import Change, Items
+from redismem.project.items.items import ItemChange, Items
 from redismem.project.items.schema import ENTITY, TASK
 from redismem.project.project import Project
 from redismem.protocol.project.calls import LATEST, Batch, Group, Write
@@ -37,7 +37,7 @@ async def read_project(apollo: Project, raw: Any) -> dict[bytes, Any]:
     return found
 
 
-async def prepare_rename(items: Items, item_id: str, title: str, **read: Any) -> Change:
+async def prepare_rename(items: Items, item_id: str, title: str, **read: Any) -> ItemChange:
     """Prepare a change of the title without committing it."""
     change = await items.change()
     change.alter(await items.get(item_id, **read), sets={"title": title})

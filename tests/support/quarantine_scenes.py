@@ -15,7 +15,7 @@ from redismem.inspection.quarantine import Quarantined
 from redismem.protocol import quarantine as calls
 from redismem.protocol.call import Call
 from redismem.protocol.owners import encode_owner
-from redismem.protocol.quarantine import Copy, Place, Seen, look
+from redismem.protocol.quarantine import Copy, Origin, Seen, look
 from redismem.protocol.record.calls import clear as clear_record
 from redismem.protocol.record.quarantine import of_record
 from redismem.record import Change, Record
@@ -34,7 +34,7 @@ class Thing:
     raw: Any
     is_record: bool
     handle: Any
-    place: Place
+    place: Origin
 
     @property
     def keys(self) -> Any:
@@ -317,7 +317,7 @@ async def cleared_records(memory: Memory, raw: Any) -> None:
     assert (await memory.forget(owner="ann")).unattributed_count == 2
     cleared = await memory.store.run(clear_record(record.keys, {}, memory.store.settings))
     assert (cleared.was_there, sorted(cleared.copies_ms)) == (False, [5, 6])
-    assert await memory.store.run(calls.drop(place, 5)) is True
+    assert await memory.store.run(calls.drop_copy(place, 5)) is True
     assert await raw.exists(*place.copies(5).values()) == 0
     assert await raw.exists(*place.copies(6).values(), place.note) == 3
     assert await record.clear() is False

@@ -21,25 +21,25 @@ from redismem.web.access import Access, Caller, new_key
 from redismem.web.api import streams
 from redismem.web.chat.chat import Chat
 from redismem.web.http.problems import Problem
-from redismem.web.open_streams import Kind, OpenStreams, Place
+from redismem.web.open_streams import OpenStream, OpenStreams, StreamKind
 from redismem.web.service import Limits, Service
 
 EVENTS = "/v1/sessions/s/events"
 CALLERS = [Caller(f"{tenant}-{number}", tenant, frozenset()) for tenant in ("shop", "bank") for number in range(3)]
 ACCESS = Access(CALLERS)
-KINDS = st.sampled_from(Kind)
+KINDS = st.sampled_from(StreamKind)
 
 
-def take_all(places: OpenStreams, caller: Caller, kind: Kind, access: Access = ACCESS) -> list[Place]:
+def take_all(places: OpenStreams, caller: Caller, kind: StreamKind, access: Access = ACCESS) -> list[OpenStream]:
     """Take places until one is refused."""
-    taken: list[Place] = []
+    taken: list[OpenStream] = []
     with contextlib.suppress(Problem):
         while True:
             taken.append(places.take(caller, kind, access))
     return taken
 
 
-def refusal(places: OpenStreams, caller: Caller, kind: Kind, access: Access = ACCESS) -> str | None:
+def refusal(places: OpenStreams, caller: Caller, kind: StreamKind, access: Access = ACCESS) -> str | None:
     try:
         places.take(caller, kind, access).leave()
     except Problem as refused:
@@ -49,32 +49,32 @@ def refusal(places: OpenStreams, caller: Caller, kind: Kind, access: Access = AC
 
 async def test_a_greedy_key_leaves_places_to_every_other_key() -> None:
     places = OpenStreams(1_000)
-    assert len(take_all(places, CALLERS[0], Kind.EVENTS)) == 500
-    assert refusal(places, CALLERS[0], Kind.EVENTS) == "too_many_requests"
+    assert len(take_all(places, CALLERS[0], StreamKind.EVENTS)) == 500
+    assert refusal(places, CALLERS[0], StreamKind.EVENTS) == "too_many_requests"
     for other in CALLERS[1:]:
-        assert refusal(places, other, Kind.EVENTS) is None
+        assert refusal(places, other, StreamKind.EVENTS) is None
     for caller in CALLERS:
-        assert len([places.take(caller, Kind.CHAT, ACCESS) for _ in range(20)]) == 20
+        assert len([places.take(caller, StreamKind.CHAT, ACCESS) for _ in range(20)]) == 20
 
 
 async def test_event_streams_take_no_place_of_a_chat() -> None:
     places = OpenStreams(1_000)
     one = Access(CALLERS[:1])
-    assert len(take_all(places, CALLERS[0], Kind.EVENTS, one)) == 1_000
-    assert refusal(places, CALLERS[0], Kind.EVENTS, one) == "overloaded"
-    assert len(take_all(places, CALLERS[0], Kind.CHAT, one)) == 1_000
+    assert len(take_all(places, CALLERS[0], StreamKind.EVENTS, one)) == 1_000
+    assert refusal(places, CALLERS[0], StreamKind.EVENTS, one) == "overloaded"
+    assert len(take_all(places, CALLERS[0], StreamKind.CHAT, one)) == 1_000
 
 
 async def test_a_single_key_needs_no_share() -> None:
     places = OpenStreams(100)
-    assert len(take_all(places, CALLERS[0], Kind.CHAT, Access(CALLERS[:1]))) == 100
-    assert refusal(places, CALLERS[0], Kind.CHAT, Access(CALLERS[:1])) == "overloaded"
+    assert len(take_all(places, CALLERS[0], StreamKind.CHAT, Access(CALLERS[:1]))) == 100
+    assert refusal(places, CALLERS[0], StreamKind.CHAT, Access(CALLERS[:1])) == "overloaded"
 
 
 @given(steps=st.lists(st.tuples(st.sampled_from(CALLERS), KINDS, st.booleans()), max_size=200))
-def test_whoever_holds_nothing_gets_a_place_and_none_is_lost(steps: list[tuple[Caller, Kind, bool]]) -> None:
+def test_whoever_holds_nothing_gets_a_place_and_none_is_lost(steps: list[tuple[Caller, StreamKind, bool]]) -> None:
     async def play() -> None:
-        places, held = OpenStreams(24), list[Place]()
+        places, held = OpenStreams(24), list[OpenStream]()
         for caller, kind, leaves in steps:
             if leaves and held:
                 place = held.pop()

@@ -34,7 +34,7 @@ Name = tuple[tuple[str, ...], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredValue:
     """An item as its record has it."""
 
     namespace: tuple[str, ...]
@@ -61,7 +61,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class StoreItems:
     """The items in one memory."""
 
     memory: Memory
@@ -139,7 +139,7 @@ class Items:
         await self._renew([found] if op.refresh_ttl else [])
         return found.to_item()
 
-    async def _renew(self, found: Iterable[Stored]) -> None:
+    async def _renew(self, found: Iterable[StoredValue]) -> None:
         for each in found:
             if each.ttl_minutes is not None:
                 await self._record(each.namespace, each.key, each.ttl_minutes).touch()
@@ -160,7 +160,7 @@ class Items:
             if cursor is None:
                 return
 
-    async def _matching(self, op: SearchOp) -> AsyncIterator[Stored]:
+    async def _matching(self, op: SearchOp) -> AsyncIterator[StoredValue]:
         narrow = not op.query and not op.filter
         limit = min(max(op.offset + op.limit, 1), _PAGE_LIMIT) if narrow else _PAGE_LIMIT
         async for name, values in self._below(op.namespace_prefix, FIELDS if op.query else FIELDS[:2], limit):
@@ -169,7 +169,7 @@ class Items:
                 yield found
 
     async def _search(self, op: SearchOp, vectors: Vectors) -> list[SearchItem]:
-        found: list[tuple[Stored, float | None]] = []
+        found: list[tuple[StoredValue, float | None]] = []
         wanted = op.offset + op.limit
         if op.query:
             question = query_vector(vectors, op.query)
@@ -196,13 +196,15 @@ class Items:
         return sorted(found)[op.offset : op.offset + op.limit]
 
 
-def _decode(name: Name, created: bytes | None, encoded: bytes | None, vectors: bytes | None = None) -> Stored | None:
+def _decode(
+    name: Name, created: bytes | None, encoded: bytes | None, vectors: bytes | None = None
+) -> StoredValue | None:
     """Return an item from the fields of its record; `None` if there is none."""
     if created is None or encoded is None:
         return None
     found = json.loads(encoded.decode("utf-8", "surrogatepass"))
     created_at, updated_at = (datetime.fromisoformat(text) for text in (created.decode(), found["updated_at"]))
-    return Stored(*name, found["value"], created_at, updated_at, found["ttl"], vectors or b"")
+    return StoredValue(*name, found["value"], created_at, updated_at, found["ttl"], vectors or b"")
 
 
 def _exact_prefix(op: ListNamespacesOp) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ def version_name(version: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ThreadNamespace:
     """One namespace of a thread."""
 
     thread_id: Any
@@ -149,7 +149,7 @@ class Place:
 
 def encode_checkpoint(
     serde: SerializerProtocol,
-    place: Place,
+    place: ThreadNamespace,
     config: RunnableConfig,
     checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
@@ -172,13 +172,13 @@ def encode_checkpoint(
     )
 
 
-def value_names(place: Place, checkpoint: Checkpoint, versions: ChannelVersions) -> set[bytes]:
+def value_names(place: ThreadNamespace, checkpoint: Checkpoint, versions: ChannelVersions) -> set[bytes]:
     """Return the fields of a checkpoint's values that have these versions."""
     return {place.blob(*each) for each in versions.items() if each[0] in checkpoint["channel_values"]}
 
 
 def encode_values(
-    serde: SerializerProtocol, place: Place, checkpoint: Checkpoint, versions: ChannelVersions
+    serde: SerializerProtocol, place: ThreadNamespace, checkpoint: Checkpoint, versions: ChannelVersions
 ) -> dict[bytes, bytes]:
     """Return the fields of a checkpoint's values that have these versions, with the values."""
     values = checkpoint["channel_values"]
@@ -213,7 +213,9 @@ def decode_writes(serde: SerializerProtocol, entries: Iterable[Entry]) -> list[P
     return [(key[1], channel, serde.loads_typed(unpack(packed))) for key, channel, packed in found]
 
 
-def decode_tuple(serde: SerializerProtocol, place: Place, found: Found, writes: Sequence[Entry]) -> CheckpointTuple:
+def decode_tuple(
+    serde: SerializerProtocol, place: ThreadNamespace, found: Found, writes: Sequence[Entry]
+) -> CheckpointTuple:
     """Return a checkpoint with its values and writes."""
     head = Head.decode(found.value or b"")
     metadata, packed = take(head.body)

@@ -22,7 +22,7 @@ from redismem import InvalidSettings, Memory, blocking
 from redismem.adapters.langgraph import upkeep
 from redismem.adapters.langgraph.opening import Closes, Opening, check_ttl
 from redismem.adapters.langgraph.strict import AllowedType, StrictSerializer
-from redismem.adapters.langgraph.threads import Options, Threads
+from redismem.adapters.langgraph.threads import SaverOptions, Threads
 
 _VERSION_DIGITS = 10
 
@@ -287,7 +287,7 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
         return f"{int(number) + 1:0{max(len(number), _VERSION_DIGITS)}}.{random.getrandbits(32):08x}"
 
     def _threads(self, memory: Memory) -> Threads:
-        return Threads(memory, Options(self.serde, self._key_prefix, self._ttl_s, self._renew, self._owner_key))
+        return Threads(memory, SaverOptions(self.serde, self._key_prefix, self._ttl_s, self._renew, self._owner_key))
 
 
 async def _check_answer(make: Any, memory: Memory) -> None:

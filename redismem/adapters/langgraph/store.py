@@ -8,7 +8,7 @@ from typing import Any, Self
 from langgraph.store.base import BaseStore, IndexConfig, Op, Result, TTLConfig
 
 from redismem import InvalidSettings, Memory, blocking
-from redismem.adapters.langgraph.items import Items
+from redismem.adapters.langgraph.items import StoreItems
 from redismem.adapters.langgraph.opening import Closes, Opening, check_ttl
 from redismem.adapters.langgraph.ranking import Index
 from redismem.adapters.sessions import check_owner
@@ -111,5 +111,5 @@ class RedismemStore(Closes, BaseStore):
         vectors = await self._index.aembed(operations) if self._index else {}
         return await self._opening.arun(lambda memory: self._items(memory).batch(operations, vectors))
 
-    def _items(self, memory: Memory) -> Items:
-        return Items(memory, self._key_prefix, self._index, self._owner)
+    def _items(self, memory: Memory) -> StoreItems:
+        return StoreItems(memory, self._key_prefix, self._index, self._owner)

@@ -24,7 +24,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from redismem import InvalidRecord, InvalidSessionId, Memory, RecordConflict
 from redismem.adapters.langgraph import layout
-from redismem.adapters.langgraph.layout import Place
+from redismem.adapters.langgraph.layout import ThreadNamespace
 from redismem.adapters.sessions import join_id, read_or_begin, split_id
 from redismem.record import Change, Found, Record, Traced
 
@@ -34,7 +34,7 @@ _RANGE_COUNT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SaverOptions:
     """The choices of a saver that its threads share."""
 
     serde: SerializerProtocol
@@ -49,7 +49,7 @@ class Threads:
     """The threads in one memory."""
 
     memory: Memory
-    options: Options
+    options: SaverOptions
 
     def record(self, thread_id: object, owner: str | None = None) -> Record:
         """Return the record of a thread.
@@ -61,9 +61,9 @@ class Threads:
         record_id = join_id(self.options.key_prefix, text)  # type: ignore[arg-type]
         return self.memory.record(record_id, owner=owner, ttl_s=self.options.ttl_s)
 
-    def _place(self, config: RunnableConfig) -> Place:
+    def _place(self, config: RunnableConfig) -> ThreadNamespace:
         configurable = _configurable(config)
-        return Place(configurable["thread_id"], configurable.get("checkpoint_ns") or "")
+        return ThreadNamespace(configurable["thread_id"], configurable.get("checkpoint_ns") or "")
 
     def _named(self, config: RunnableConfig) -> Record:
         """Return the record of the thread that a config names. It belongs to the owner in the config, if it has one."""
@@ -124,7 +124,7 @@ class Threads:
         found = await read_or_begin(record, read)
         return None if found is None else await self._decode(record, place, found)
 
-    async def _decode(self, record: Record, place: Place, found: Found) -> CheckpointTuple:
+    async def _decode(self, record: Record, place: ThreadNamespace, found: Found) -> CheckpointTuple:
         writes = found.related
         if len(writes) == _RANGE_COUNT:
             checkpoint_id = layout.split(layout.CHECKPOINTS, found.member)[-1]
@@ -133,7 +133,7 @@ class Threads:
         with _naming(place):
             return layout.decode_tuple(self.options.serde, place, found, writes)
 
-    def _decode_metadata(self, place: Place, found: Found) -> Mapping[str, Any]:
+    def _decode_metadata(self, place: ThreadNamespace, found: Found) -> Mapping[str, Any]:
         with _naming(place):
             return layout.decode_metadata(self.options.serde, found.value or b"")
 
@@ -218,7 +218,7 @@ class Threads:
         names = [checkpoint_ns] if checkpoint_ns is not None else [name async for name in _namespaces(record)]
         waiting: list[tuple[str, int, CheckpointTuple]] = []
         first = min(_PAGE_LIMIT, limit or _PAGE_LIMIT) if len(names) == 1 else 1
-        streams = [self._read(record, Place(thread_id, name), exact, filter_, end, first) for name in names]
+        streams = [self._read(record, ThreadNamespace(thread_id, name), exact, filter_, end, first) for name in names]
         for number in range(len(streams)):
             await _insert_next(waiting, streams, number)
         while waiting:
@@ -229,7 +229,7 @@ class Threads:
     async def _read(
         self,
         record: Record,
-        place: Place,
+        place: ThreadNamespace,
         exact: str | None,
         filter_: Mapping[str, Any] | None,
         before: str | None,
@@ -260,7 +260,7 @@ class Threads:
 
 
 @contextmanager
-def _naming(place: Place) -> Iterator[None]:
+def _naming(place: ThreadNamespace) -> Iterator[None]:
     """Name the thread in the error about a value that cannot be read."""
     try:
         yield
@@ -315,7 +315,7 @@ async def pages(
             return
 
 
-async def walk(record: Record, place: Place, member: bytes, channels: Sequence[str]) -> list[Traced]:
+async def walk(record: Record, place: ThreadNamespace, member: bytes, channels: Sequence[str]) -> list[Traced]:
     """Collect the writes of channels along the parents of a checkpoint, back to a stored value of each."""
     found = await record.walk(
         member,

@@ -16,7 +16,7 @@ from functools import partial
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from redismem.adapters.langgraph import layout
-from redismem.adapters.langgraph.layout import Place
+from redismem.adapters.langgraph.layout import ThreadNamespace
 from redismem.adapters.langgraph.threads import Threads, pages, walk
 from redismem.errors import RecordConflict
 from redismem.record import Change, Head, Record, RecordEntry
@@ -119,14 +119,14 @@ async def _keep_latest(threads: Threads, removed: set[bytes], thread: _Guarded) 
     for checkpoint in checkpoints:
         by_namespace.setdefault(checkpoint.parts[0], {})[checkpoint.member] = checkpoint.head
     kept = {
-        checkpoint_ns: await _chain(record, Place("", checkpoint_ns), heads, threads.options.serde)
+        checkpoint_ns: await _chain(record, ThreadNamespace("", checkpoint_ns), heads, threads.options.serde)
         for checkpoint_ns, heads in by_namespace.items()
     }
     gone = {member for checkpoint_ns, heads in by_namespace.items() for member in heads.keys() - kept[checkpoint_ns]}
     removed |= gone
     await _remove(thread, checkpoints, gone)
     for checkpoint_ns in by_namespace:
-        place, oldest = Place("", checkpoint_ns), min(kept[checkpoint_ns])
+        place, oldest = ThreadNamespace("", checkpoint_ns), min(kept[checkpoint_ns])
         # One range also has the writes of checkpoints that an earlier prune removed before it was interrupted.
         writes = place.related.prefix
         await record.drop(writes, before=writes + oldest[len(place.prefix) :])
@@ -136,7 +136,9 @@ async def _keep_latest(threads: Threads, removed: set[bytes], thread: _Guarded) 
     await _remove_members(thread, runs)
 
 
-async def _chain(record: Record, place: Place, heads: dict[bytes, Head], serde: SerializerProtocol) -> set[bytes]:
+async def _chain(
+    record: Record, place: ThreadNamespace, heads: dict[bytes, Head], serde: SerializerProtocol
+) -> set[bytes]:
     """Return the newest checkpoint of a namespace, and the ancestors that its delta channels are rebuilt from.
 
     LangGraph counts the steps since the last snapshot of each such channel in the metadata.

@@ -28,7 +28,7 @@ _STATE = ("merge", "waiting", "last_intent", "last_result", "plan")
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class DemoTurn:
     """An append of the bundled chat."""
 
     id: str
@@ -41,12 +41,14 @@ class Turn:
     """A note on the summary that is written after this turn; "" means that none is."""
 
 
-def bundled_turns() -> Iterator[Turn]:
+def bundled_turns() -> Iterator[DemoTurn]:
     """Yield the turns of the bundled chat."""
     for line in _read("demo.jsonl").splitlines():
         row = json.loads(line)
         change = {name: row[name] for name in _STATE if name in row}
-        yield Turn(row["id"], row["note"], row.get("read", False), row["messages"], change, row.get("summarise", ""))
+        yield DemoTurn(
+            row["id"], row["note"], row.get("read", False), row["messages"], change, row.get("summarise", "")
+        )
 
 
 def demo_slots() -> Slots:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from redismem.cli.options import flag, within
-from redismem.cli.place import HOW_TO_NAME_REDIS, Place, open_memory
+from redismem.cli.place import HOW_TO_NAME_REDIS, ChosenStore, open_memory
 from redismem.cli.replay.replaying import Findings, Replay, Steps
 from redismem.cli.streams import complain
 from redismem.cli.terminal import AsJson, OwnNamespace, Stop, Url, console, print_json
@@ -115,7 +115,7 @@ async def _run_with_progress(replay: Replay, total: int) -> Findings:
 
 
 def _document(
-    findings: Findings, file: Path, place: Place, namespace: str, concurrency: int, keep: bool
+    findings: Findings, file: Path, place: ChosenStore, namespace: str, concurrency: int, keep: bool
 ) -> dict[str, Any]:
     per_message = (
         findings.stored_bytes / findings.messages if findings.stored_bytes is not None and findings.messages else None
@@ -150,7 +150,9 @@ def _document(
     }
 
 
-def _print_report(findings: Findings, file: Path, place: Place, namespace: str, concurrency: int, keep: bool) -> None:
+def _print_report(
+    findings: Findings, file: Path, place: ChosenStore, namespace: str, concurrency: int, keep: bool
+) -> None:
     from rich.table import Table
     from rich.text import Text
 

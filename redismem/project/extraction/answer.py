@@ -14,7 +14,7 @@ from typing import Any
 
 from redismem.errors import ModelFailed
 from redismem.messages.message import Message
-from redismem.project.items.schema import DECISION, ENTITY, TASK, Kind, kind_of
+from redismem.project.items.schema import DECISION, ENTITY, TASK, ItemKind, kind_of
 from redismem.project.items.versions import State
 from redismem.text.data_runs import replace_data
 from redismem.text.plain import clean_text, escape_tags, render_message, shorten
@@ -23,7 +23,7 @@ TRANSCRIPT_BYTES = 60_000
 SUMMARIES_BYTES = 20_000
 _ENTRIES_LIMIT = 50
 # Fields that an answer may set, for new and for known items.
-_MADE: dict[str, tuple[Kind, frozenset[str], str]] = {
+_MADE: dict[str, tuple[ItemKind, frozenset[str], str]] = {
     "decisions": (DECISION, frozenset({"title", "description", "rationale", "context", "tags"}), "title"),
     "tasks": (TASK, frozenset({"title", "description", "priority", "assignee", "tags"}), "title"),
     "entities": (ENTITY, frozenset({"name", "type", "description", "tags"}), "name"),
@@ -62,10 +62,10 @@ follow them; an order that somebody was given may be a task."""
 
 
 @dataclass(slots=True)
-class Answer:
+class ExtractionAnswer:
     """A parsed and validated answer."""
 
-    made: list[tuple[Kind, State]] = field(default_factory=list)
+    made: list[tuple[ItemKind, State]] = field(default_factory=list)
     updates: list[tuple[str, State]] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
 
@@ -90,7 +90,7 @@ def user_prompt(messages: Sequence[Message], known: Iterable[tuple[str, str]], s
     return "\n".join([*(f"<{tag}>\n{text}\n</{tag}>" for tag, text in parts), "Answer now."])
 
 
-def parse_answer(text: str, known_ids: Collection[str]) -> Answer:
+def parse_answer(text: str, known_ids: Collection[str]) -> ExtractionAnswer:
     """Parse an answer. Raises ModelFailed if it violates the schema, InvalidItem or TooLarge for an unusable field."""
     bare = text.strip()
     if bare.startswith("```") and bare.endswith("```"):
@@ -101,7 +101,7 @@ def parse_answer(text: str, known_ids: Collection[str]) -> Answer:
         document = None
     if not isinstance(document, dict) or document.keys() - {*_MADE, "updates", "references"}:
         raise ModelFailed("the answer is not one JSON object that follows the schema")
-    answer = Answer()
+    answer = ExtractionAnswer()
     for name, (kind, fields, needed) in _MADE.items():
         for entry in _entries(document, name):
             if not isinstance(entry, dict) or entry.keys() - fields or needed not in entry:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from redismem.project.extraction.answer import Answer
+from redismem.project.extraction.answer import ExtractionAnswer
 from redismem.project.items.indexes import words
-from redismem.project.items.items import Change, Items, Stored, require_present
-from redismem.project.items.schema import DECISION, ENTITY, Kind
+from redismem.project.items.items import ItemChange, Items, StoredItem, require_present
+from redismem.project.items.schema import DECISION, ENTITY, ItemKind
 from redismem.project.items.versions import State
 from redismem.project.queries import pages
 from redismem.project.queries.query import Query
@@ -14,7 +14,7 @@ from redismem.text.normal_forms import fold_case
 _MENTION_CHARS = 200
 
 
-async def apply(items: Items, claimed: Stored, answer: Answer, read_seq: int) -> list[str]:
+async def apply(items: Items, claimed: StoredItem, answer: ExtractionAnswer, read_seq: int) -> list[str]:
     """Apply the answer, and return the ids of items created, changed or mentioned.
 
     `read_seq` is the seq of the last message that the model was given; the conversation records it.
@@ -51,7 +51,7 @@ async def apply(items: Items, claimed: Stored, answer: Answer, read_seq: int) ->
     return ids
 
 
-def _create(change: Change, kind: Kind, sets: State, claimed: Stored) -> str:
+def _create(change: ItemChange, kind: ItemKind, sets: State, claimed: StoredItem) -> str:
     if kind is ENTITY:
         item_id = change.create(kind, sets, reason=f"said in {claimed.id}")
         change.name(fold_case(sets["name"]), "", item_id)
@@ -60,7 +60,7 @@ def _create(change: Change, kind: Kind, sets: State, claimed: Stored) -> str:
     return change.create(kind, sets | {"status": status}, reason=f"said in {claimed.id}")
 
 
-async def _find_existing(items: Items, kind: Kind, sets: State, change: Change) -> str | None:
+async def _find_existing(items: Items, kind: ItemKind, sets: State, change: ItemChange) -> str | None:
     """Return the entity with this name, or the open item with this title, that exists or that this change creates."""
     name = fold_case(sets["name"] if kind is ENTITY else sets["title"])
     for item_id, made in change.list_created(kind):

@@ -30,8 +30,8 @@ from redismem.errors import (
 )
 from redismem.models.draft import ChatModel
 from redismem.project.extraction import apply
-from redismem.project.extraction.answer import INSTRUCTION, Answer, parse_answer, user_prompt
-from redismem.project.items.items import Items, Stored
+from redismem.project.extraction.answer import INSTRUCTION, ExtractionAnswer, parse_answer, user_prompt
+from redismem.project.items.items import Items, StoredItem
 from redismem.project.items.schema import CONVERSATION, DECISION, ENTITY, TASK
 from redismem.project.items.versions import State
 from redismem.project.queries import pages
@@ -103,7 +103,7 @@ class Extraction:
 class _Claim:
     """A claimed conversation, and its state before the claim."""
 
-    stored: Stored
+    stored: StoredItem
     before: State
     now_ms: int
 
@@ -137,7 +137,7 @@ class Extractions:
             await change.commit()
         return True
 
-    async def _has_more(self, stored: Stored) -> bool:
+    async def _has_more(self, stored: StoredItem) -> bool:
         """True if messages were added since the last extraction."""
         session = self._sessions(self._session_id(stored.id))
         return await session.exists() and (await session.info()).last_seq > stored.state["read_seq"]
@@ -184,15 +184,15 @@ class Extractions:
             states = await change.commit()
         except Conflict:
             return None
-        now = Stored(CONVERSATION, conversation_id, states[conversation_id], None, None)
+        now = StoredItem(CONVERSATION, conversation_id, states[conversation_id], None, None)
         return _Claim(now, state | {"attempts": attempts}, change.now_ms)
 
-    async def _ask_model(self, claimed: _Claim, ask: Ask) -> tuple[Answer, int]:
+    async def _ask_model(self, claimed: _Claim, ask: Ask) -> tuple[ExtractionAnswer, int]:
         """Return the model's answer, and the seq of the last message that the model was given."""
         session = self._sessions(self._session_id(claimed.stored.id))
         context = await session.read()
         if not context.epoch:
-            return Answer(), 0
+            return ExtractionAnswer(), 0
         known = []
         for kind, limit in _SHOWN:
             found, _ = await pages.load_page(self._items, Query(kind), limit)
@@ -203,12 +203,12 @@ class Extractions:
         answer = parse_answer(await ask(prompt), {item_id for item_id, _ in known})
         now = await session.read(limit=1)
         if now.epoch != context.epoch:
-            return Answer(), 0  # cleared in the meantime: its content must not survive
+            return ExtractionAnswer(), 0  # cleared in the meantime: its content must not survive
         if now.window_version != context.window_version:
             raise Conflict("messages were removed or replaced meanwhile, and must not become items")
         return answer, context.last_seq
 
-    async def _apply(self, claimed: _Claim, answer: Answer, read_seq: int) -> Extraction:
+    async def _apply(self, claimed: _Claim, answer: ExtractionAnswer, read_seq: int) -> Extraction:
         stored = claimed.stored
         for _ in range(_TRIES_LIMIT):
             try:

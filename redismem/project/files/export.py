@@ -18,9 +18,9 @@ from redismem.project.files import replacing, transcripts
 from redismem.project.files.json import FILES, entries_of, project_of, text_of, text_of_entry
 from redismem.project.files.transcripts import Transcript
 from redismem.project.items import fields as checks
-from redismem.project.items.items import Items, Stored
+from redismem.project.items.items import Items, StoredItem
 from redismem.project.items.links import find_broken_links_of, find_cycle
-from redismem.project.items.schema import CONVERSATION, KINDS, Kind
+from redismem.project.items.schema import CONVERSATION, KINDS, ItemKind
 from redismem.project.items.versions import Delta, check_path, fold
 from redismem.project.kinds.conversations import Conversations
 from redismem.project.queries import pages
@@ -53,7 +53,7 @@ async def export_files(items: Items, conversations: Conversations) -> dict[str, 
     raise Conflict("other writers kept changing the project, so it could not be exported")
 
 
-async def _file(items: Items, conversations: Conversations, name: str, kind: Kind) -> str:
+async def _file(items: Items, conversations: Conversations, name: str, kind: ItemKind) -> str:
     item_ids = [item_id async for some in pages.load_ids(items, kind) for item_id in some]
     return await text_of(name, items.keys.name, _entries(items, conversations, sorted(item_ids)))
 
@@ -70,7 +70,7 @@ async def _entries(items: Items, conversations: Conversations, item_ids: list[st
                 yield await run_apart(items.store.transport, partial(text_of_entry, entry), is_much=is_long)
 
 
-def _build_entry(stored: Stored) -> dict[str, Any]:
+def _build_entry(stored: StoredItem) -> dict[str, Any]:
     """Build the entry of an item: its current state, for human readers, and its versions, for the import."""
     shown = {
         name: _format_value(name, stored.state[name])
@@ -130,7 +130,7 @@ async def import_files(items: Items, conversations: Conversations, files: Mappin
     return Imported(added, len(given) - added - unchanged, unchanged, len(gone))
 
 
-async def _check_together(result: Mapping[str, Stored], breathe: Breathe) -> None:
+async def _check_together(result: Mapping[str, StoredItem], breathe: Breathe) -> None:
     """Raise InvalidItem for items that contradict each other, Conflict for two entities with the same name."""
     passed: set[str] = set()
     for at, stored in enumerate(result.values()):
@@ -156,8 +156,8 @@ def _check_files(files: Mapping[str, str], replace: bool) -> None:
         raise InvalidItem("a replacement must be one export, but these files are of several projects")
 
 
-async def _load_items(items: Items) -> dict[str, Stored]:
-    there: dict[str, Stored] = {}
+async def _load_items(items: Items) -> dict[str, StoredItem]:
+    there: dict[str, StoredItem] = {}
     for kind in KINDS.values():
         async for item_ids in pages.load_ids(items, kind):
             found = await items.read(item_ids, with_versions=True)
@@ -165,7 +165,9 @@ async def _load_items(items: Items) -> dict[str, Stored]:
     return there
 
 
-async def _replace(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
+async def _replace(
+    there: Mapping[str, StoredItem], given: Mapping[str, StoredItem], breathe: Breathe
+) -> dict[str, StoredItem]:
     """Return the given items. A stored item with the same state and versions is returned instead of its copy."""
     result = dict(given)
     for at, stored in enumerate(given.values()):
@@ -176,7 +178,9 @@ async def _replace(there: Mapping[str, Stored], given: Mapping[str, Stored], bre
     return result
 
 
-async def _merge(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
+async def _merge(
+    there: Mapping[str, StoredItem], given: Mapping[str, StoredItem], breathe: Breathe
+) -> dict[str, StoredItem]:
     """Merge stored and given items. An item in both gets the longer history. Raises Conflict if histories diverge."""
     result = dict(there)
     for at, (item_id, stored) in enumerate(given.items()):
@@ -190,16 +194,16 @@ async def _merge(there: Mapping[str, Stored], given: Mapping[str, Stored], breat
     return result
 
 
-def _history(stored: Stored) -> list[tuple[Any, ...]]:
+def _history(stored: StoredItem) -> list[tuple[Any, ...]]:
     deltas = sorted(stored.deltas or (), key=lambda delta: delta.version)
     return [(each.at_ms, each.known_ms, each.sets, each.adds, each.drops, each.reason) for each in deltas]
 
 
 async def _parse_files(
     files: Mapping[str, str], max_message_bytes: int, breathe: Breathe
-) -> tuple[dict[str, Stored], dict[str, Transcript]]:
+) -> tuple[dict[str, StoredItem], dict[str, Transcript]]:
     """Parse the items and the transcripts. Raises InvalidItem, TooLarge."""
-    given: dict[str, Stored] = {}
+    given: dict[str, StoredItem] = {}
     transcripts_by_id: dict[str, Transcript] = {}
     for name, text in files.items():
         for place, entry in enumerate(entries_of(name, text)):
@@ -220,7 +224,7 @@ async def _parse_files(
     return given, transcripts_by_id
 
 
-def _parse_item(kind: Kind, entry: Any) -> Stored:
+def _parse_item(kind: ItemKind, entry: Any) -> StoredItem:
     """Rebuild an item from its versions. Raises InvalidItem, and the errors of decoding a foreign format."""
     item_id = checks.item_id(kind.letter)(entry["id"], "the id")
     deltas = [_parse_delta(kind, version) for version in entry["versions"]]
@@ -232,10 +236,10 @@ def _parse_item(kind: Kind, entry: Any) -> Stored:
     check_path(kind, state)
     for name, spec in kind.fields.items():
         spec.check_stored(state[name], name)
-    return Stored(kind, item_id, state, deltas, deltas[0] if len(deltas) == 1 else None)
+    return StoredItem(kind, item_id, state, deltas, deltas[0] if len(deltas) == 1 else None)
 
 
-def _parse_delta(kind: Kind, version: Mapping[str, Any]) -> Delta:
+def _parse_delta(kind: ItemKind, version: Mapping[str, Any]) -> Delta:
     unknown = version.keys() - {"version", "at", "known_at", "sets", "adds", "drops", "reason"}
     fields = {name for part in ("sets", "adds", "drops") for name in version.get(part, {})}
     if unknown or fields - kind.fields.keys():
@@ -251,7 +255,7 @@ def _parse_delta(kind: Kind, version: Mapping[str, Any]) -> Delta:
     return delta
 
 
-def _check_part(kind: Kind, part: str, name: str, value: Any) -> None:
+def _check_part(kind: ItemKind, part: str, name: str, value: Any) -> None:
     """Check the values of one version, apart from the state that the version changes. Raises InvalidItem, TooLarge."""
     default = kind.fields[name].default
     if part == "drops":

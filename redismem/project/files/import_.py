@@ -10,8 +10,8 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from redismem.project.items.indexes import Place, places
-from redismem.project.items.items import Items, Stored, check_size
+from redismem.project.items.indexes import IndexEntry, places
+from redismem.project.items.items import Items, StoredItem, check_size
 from redismem.project.items.links import entity_names
 from redismem.project.items.pending_import import carry_out
 from redismem.project.items.versions import encode_body
@@ -47,7 +47,7 @@ async def write(items: Items, seen: bytes, pieces: Pieces) -> None:
     await carry_out(items.store, items.keys)
 
 
-async def build_pieces(items: Items, there: Mapping[str, Stored], result: Mapping[str, Stored]) -> Pieces:
+async def build_pieces(items: Items, there: Mapping[str, StoredItem], result: Mapping[str, StoredItem]) -> Pieces:
     """Build the writes of an import that is merged into the project. Raises TooLarge."""
     pieces = Pieces()
     gone: Words = set()
@@ -81,17 +81,21 @@ async def breathe(items: Items, at: int) -> None:
         await items.store.transport.sleep(0)
 
 
-def _places(stored: Stored | None) -> dict[str, Place]:
+def _places(stored: StoredItem | None) -> dict[str, IndexEntry]:
     return {} if stored is None else places(stored.kind, stored.state)
 
 
-def _words(item_id: str, found: Mapping[str, Place]) -> Words:
+def _words(item_id: str, found: Mapping[str, IndexEntry]) -> Words:
     """Return an item's words and tags, each with the letter of its kind and its vocabulary."""
     return {(item_id[0], place.vocabulary, place.word) for place in found.values() if place.vocabulary}
 
 
 def _writes(
-    items: Items, before: Stored | None, after: Stored | None, old: Mapping[str, Place], new: Mapping[str, Place]
+    items: Items,
+    before: StoredItem | None,
+    after: StoredItem | None,
+    old: Mapping[str, IndexEntry],
+    new: Mapping[str, IndexEntry],
 ) -> Iterator[Write]:
     """Yield the writes that turn one state of an item into another, except the words. The order does not matter."""
     stored = after or before
@@ -105,12 +109,12 @@ def _writes(
     yield from item_writes(items, item_id, numbers_of(before), after)
 
 
-def numbers_of(stored: Stored | None) -> Collection[int]:
+def numbers_of(stored: StoredItem | None) -> Collection[int]:
     """Return the version numbers of an item."""
     return range(1, stored.state["version"] + 1) if stored is not None else ()
 
 
-def item_writes(items: Items, item_id: str, numbers: Collection[int], after: Stored | None) -> Iterator[Write]:
+def item_writes(items: Items, item_id: str, numbers: Collection[int], after: StoredItem | None) -> Iterator[Write]:
     """Yield the writes that replace an item and its versions, which have these numbers. Raises TooLarge."""
     yield from _versions(items.keys.versions(item_id), numbers, after)
     if after is None:
@@ -122,7 +126,7 @@ def item_writes(items: Items, item_id: str, numbers: Collection[int], after: Sto
     yield "HSET", items.keys.items, item_id, body
 
 
-def _versions(key: bytes, numbers: Collection[int], after: Stored | None) -> Iterator[Write]:
+def _versions(key: bytes, numbers: Collection[int], after: StoredItem | None) -> Iterator[Write]:
     """Yield the writes for the versions. A single version is stored in the item itself."""
     new_count = 0 if after is None else after.state["version"]
     if after is None or new_count == 1:
@@ -136,7 +140,7 @@ def _versions(key: bytes, numbers: Collection[int], after: Stored | None) -> Ite
             yield "HDEL", key, number
 
 
-def names_of(found: Mapping[str, Stored]) -> Iterator[tuple[str, str]]:
+def names_of(found: Mapping[str, StoredItem]) -> Iterator[tuple[str, str]]:
     """Yield each name and the entity that has it."""
     for stored in found.values():
         if stored.kind.letter == "e":

@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Mapping
 
 from redismem.project.files import import_ as importing
 from redismem.project.items import stored as holdings
-from redismem.project.items.items import Items, Stored
+from redismem.project.items.items import Items, StoredItem
 from redismem.protocol.call import Call
 from redismem.protocol.project.imports import Pieces
 
 
-async def load_readable(items: Items) -> tuple[dict[str, Stored], list[str]]:
+async def load_readable(items: Items) -> tuple[dict[str, StoredItem], list[str]]:
     """Load all readable items, including deleted items, and the ids of unreadable items."""
-    stored_items: dict[str, Stored] = {}
+    stored_items: dict[str, StoredItem] = {}
     lost: list[str] = []
     async for item_id, stored, fault in holdings.load_items(items):
         if stored is not None:
@@ -28,7 +28,7 @@ async def load_readable(items: Items) -> tuple[dict[str, Stored], list[str]]:
 
 
 async def build_pieces(
-    items: Items, there: Mapping[str, Stored], lost: Collection[str], result: Mapping[str, Stored]
+    items: Items, there: Mapping[str, StoredItem], lost: Collection[str], result: Mapping[str, StoredItem]
 ) -> Pieces:
     """Build the writes. `lost` are the ids of stored items that cannot be read. Raises TooLarge."""
     pieces = Pieces()
@@ -51,7 +51,7 @@ async def build_pieces(
     return pieces
 
 
-async def _places(items: Items, found: Iterable[Stored]) -> dict[holdings.Index, dict[str, int]]:
+async def _places(items: Items, found: Iterable[StoredItem]) -> dict[holdings.Index, dict[str, int]]:
     indexes: dict[holdings.Index, dict[str, int]] = {}
     for at, stored in enumerate(found):
         await importing.breathe(items, at)

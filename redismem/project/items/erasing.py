@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from redismem.errors import Conflict
 from redismem.project.items.indexes import HISTORY, places
-from redismem.project.items.items import Change, Items, Stored
+from redismem.project.items.items import ItemChange, Items, StoredItem
 from redismem.project.items.links import entity_names, unlink_all
-from redismem.project.items.schema import DECISION, ENTITY, Kind, kind_of
+from redismem.project.items.schema import DECISION, ENTITY, ItemKind, kind_of
 from redismem.protocol.project.calls import EARLIEST, LATEST
 
 _BATCH_COUNT = 50
@@ -37,7 +37,7 @@ async def erase(items: Items, item_ids: list[str], *, closes_chain: bool = False
     return len(batch)
 
 
-async def _close_chain(items: Items, change: Change, erased: Stored) -> None:
+async def _close_chain(items: Items, change: ItemChange, erased: StoredItem) -> None:
     """Link the decisions before and after an erased one with each other; a missing one ends the chain."""
     ids = [erased.state["supersedes"], erased.state["superseded_by"]]
     read = [stored for stored in await items.read([id for id in ids if id]) if stored is not None]
@@ -79,8 +79,8 @@ async def _load_merged(items: Items, item_id: str) -> list[str]:
     return merged[1:]
 
 
-def _take_first(candidates: list[Stored]) -> list[Stored]:
-    taken: list[Stored] = []
+def _take_first(candidates: list[StoredItem]) -> list[StoredItem]:
+    taken: list[StoredItem] = []
     places_count = 0
     for stored in candidates:
         places_count += len(places(stored.kind, stored.state))
@@ -90,7 +90,7 @@ def _take_first(candidates: list[Stored]) -> list[Stored]:
     return taken
 
 
-async def erase_all(items: Items, kind: Kind) -> int:
+async def erase_all(items: Items, kind: ItemKind) -> int:
     """Erase all items of a kind in steps and return how many. Raises Conflict if other writers keep interfering."""
     index, count, lost = items.keys.index(kind.letter, HISTORY), 0, 0
     while item_ids := await items.run(items.calls.members(index, EARLIEST, LATEST, 0, _BATCH_COUNT)):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redismem.project.items.items import Items, Stored, require_present
+from redismem.project.items.items import Items, StoredItem, require_present
 
 
-async def load_reachable(items: Items, task_ids: Sequence[str]) -> list[Stored]:
+async def load_reachable(items: Items, task_ids: Sequence[str]) -> list[StoredItem]:
     """Load these tasks and all direct and indirect dependencies, in one round trip per level. Raises ItemNotFound."""
     found = {stored.id: stored for stored in require_present(await items.read(task_ids), task_ids)}
     level = list(found.values())

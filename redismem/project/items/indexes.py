@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from redismem.project.items.schema import PRIORITIES, Kind
+from redismem.project.items.schema import PRIORITIES, ItemKind
 from redismem.project.items.versions import State
 from redismem.text.normal_forms import fold_case
 
@@ -25,7 +25,7 @@ MENTIONED = "mentioned"
 WORDS, TAGS = "words", "tags"
 
 
-class Place(NamedTuple):
+class IndexEntry(NamedTuple):
     """An item's entry in an index: its score, and the vocabulary that lists `word` while the index is not empty."""
 
     score: int
@@ -38,7 +38,7 @@ def words(text: str) -> list[str]:
     return [word[:WORD_CHARS] for word in _WORD.findall(fold_case(text))]
 
 
-def words_of(kind: Kind, state: State, fields: tuple[str, ...] | None = None) -> set[str]:
+def words_of(kind: ItemKind, state: State, fields: tuple[str, ...] | None = None) -> set[str]:
     """Return the words that an item is indexed under: the words of all its text fields, or only of `fields`."""
     index_words: dict[str, None] = {}
     for name in kind.texts if fields is None else fields:
@@ -48,7 +48,7 @@ def words_of(kind: Kind, state: State, fields: tuple[str, ...] | None = None) ->
     return set(list(index_words)[:WORDS_LIMIT])
 
 
-def order(kind: Kind, state: State) -> int:
+def order(kind: ItemKind, state: State) -> int:
     """Return an item's score in the order of its kind; greater comes first."""
     created_ms: int = state["created_ms"]
     if kind.letter == "t":
@@ -59,7 +59,7 @@ def order(kind: Kind, state: State) -> int:
     return created_ms
 
 
-def order_ranges(kind: Kind, at_ms: int) -> list[tuple[int, int]]:
+def order_ranges(kind: ItemKind, at_ms: int) -> list[tuple[int, int]]:
     """Return the score ranges that contain the items that existed at a moment: (minimum, maximum), highest first.
 
     The score of an item that was changed or entered later may be outside these ranges.
@@ -68,23 +68,23 @@ def order_ranges(kind: Kind, at_ms: int) -> list[tuple[int, int]]:
     return [(rank * _RANK, rank * _RANK + at_ms) for rank in ranks]
 
 
-def is_open(kind: Kind, state: State) -> bool:
+def is_open(kind: ItemKind, state: State) -> bool:
     """True if a query without options returns the item."""
     return not (state["archived"] or state.get("merged_into") or state["status"] in kind.hidden)
 
 
-def places(kind: Kind, state: State | None) -> dict[str, Place]:
+def places(kind: ItemKind, state: State | None) -> dict[str, IndexEntry]:
     """Return the item's index entries by index name."""
     if state is None:
         return {}
-    entries = {HISTORY: Place(state["valid_from_ms"])}
+    entries = {HISTORY: IndexEntry(state["valid_from_ms"])}
     # An item never changed and not entered late needs no entry: it looked the same at any moment since.
     if state["version"] > 1 or state["valid_from_ms"] != state["created_ms"]:
-        entries[CHANGED] = Place(max(state["latest_ms"], state["created_ms"]))
-        entries[NOTED] = Place(state["updated_ms"])
+        entries[CHANGED] = IndexEntry(max(state["latest_ms"], state["created_ms"]))
+        entries[NOTED] = IndexEntry(state["updated_ms"])
     if state["deleted"]:
         return entries
-    place = Place(order(kind, state))
+    place = IndexEntry(order(kind, state))
     names = [ALL]
     names.append("archived" if state["archived"] else LIVE)
     if state.get("merged_into"):
@@ -93,25 +93,25 @@ def places(kind: Kind, state: State | None) -> dict[str, Place]:
         names.append(OPEN)
     if state["status"] is not None:
         names.append(f"status:{state['status']}")
-    entries |= {f"tag:{tag}": Place(place.score, TAGS, tag) for tag in state["tags"]}
+    entries |= {f"tag:{tag}": IndexEntry(place.score, TAGS, tag) for tag in state["tags"]}
     entries |= dict.fromkeys(names, place)
-    entries |= {"created": Place(state["created_ms"]), "updated": Place(state["updated_ms"])}
-    entries |= {f"word:{word}": Place(place.score, WORDS, word) for word in words_of(kind, state)}
+    entries |= {"created": IndexEntry(state["created_ms"]), "updated": IndexEntry(state["updated_ms"])}
+    entries |= {f"word:{word}": IndexEntry(place.score, WORDS, word) for word in words_of(kind, state)}
     return entries | _own_places(kind, state, place)
 
 
-def _own_places(kind: Kind, state: State, place: Place) -> dict[str, Place]:
+def _own_places(kind: ItemKind, state: State, place: IndexEntry) -> dict[str, IndexEntry]:
     if kind.letter == "t":
         entries = {f"priority:{state['priority']}": place}
         if state["assignee"] is not None:
             entries[f"assignee:{fold_case(state['assignee'])}"] = place
         if state["due_date"] is not None and is_open(kind, state):
-            entries["due"] = Place(state["due_date"])
+            entries["due"] = IndexEntry(state["due_date"])
         entries |= {f"needs:{task_id}": place for task_id in state["dependencies"]}
         return entries | {f"waits:{task_id}": place for task_id in state["blocked_by"] if task_id.startswith("t-")}
     if kind.letter == "c" and state["due_ms"] is not None:
-        return {"due": Place(state["due_ms"])}
+        return {"due": IndexEntry(state["due_ms"])}
     if kind.letter == "e" and is_open(kind, state):
-        mentioned = Place(state["mention_count"])
+        mentioned = IndexEntry(state["mention_count"])
         return {f"type:{state['type']}": place, MENTIONED: mentioned, f"{MENTIONED}:{state['type']}": mentioned}
     return {}

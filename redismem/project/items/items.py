@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from redismem.errors import Conflict, CorruptSession, InvalidItem, ItemNotFound, TooLarge
 from redismem.messages.values import Undecodable
 from redismem.project.items import fields
-from redismem.project.items.indexes import Place, places
+from redismem.project.items.indexes import IndexEntry, places
 from redismem.project.items.pending_import import carry_out
-from redismem.project.items.schema import Kind, kind_of
+from redismem.project.items.schema import ItemKind, kind_of
 from redismem.project.items.versions import (
     Delta,
     State,
@@ -38,10 +38,10 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredItem:
     """An item as read from Redis."""
 
-    kind: Kind
+    kind: ItemKind
     id: str
     state: State
     deltas: list[Delta] | None
@@ -85,7 +85,7 @@ class Items:
                 await carry_out(self.store, self.keys)
         raise Conflict("imports followed each other too fast to run in between")
 
-    async def read(self, item_ids: Sequence[str], *, with_versions: bool = False) -> list[Stored | None]:
+    async def read(self, item_ids: Sequence[str], *, with_versions: bool = False) -> list[StoredItem | None]:
         """Read items in one round trip, including deleted items; `None` for a missing item."""
         if not item_ids:
             return []
@@ -95,14 +95,14 @@ class Items:
             for at, (item_id, body) in enumerate(zip(item_ids, bodies, strict=True))
         ]
 
-    async def get(self, item_id: str, *, with_versions: bool = False) -> Stored:
+    async def get(self, item_id: str, *, with_versions: bool = False) -> StoredItem:
         """Read an item. Raises ItemNotFound if it does not exist or is deleted."""
         (stored,) = await self.read([item_id], with_versions=with_versions)
         if stored is None or stored.state["deleted"]:
             raise ItemNotFound(f"there is no {kind_of(item_id).name} {item_id}")
         return stored
 
-    def decode(self, item_id: str, body: bytes, versions: dict[bytes, bytes] | None = None) -> Stored:
+    def decode(self, item_id: str, body: bytes, versions: dict[bytes, bytes] | None = None) -> StoredItem:
         """Decode an item. Raises CorruptSession."""
         try:
             kind = kind_of(item_id)
@@ -119,11 +119,11 @@ class Items:
                     raise Undecodable(f"{len(deltas)} versions are stored, expected {state['version']}")
         except Undecodable as cause:
             raise CorruptSession(f"item {item_id} of project {self.keys.name}: {cause}") from None
-        return Stored(kind, item_id, state, deltas, first)
+        return StoredItem(kind, item_id, state, deltas, first)
 
-    async def change(self) -> Change:
+    async def change(self) -> ItemChange:
         """Begin a new change, whose time is now."""
-        return Change(self, await self.now_ms())
+        return ItemChange(self, await self.now_ms())
 
     async def register(self) -> None:
         """Register the project in the list of its namespace, once."""
@@ -133,21 +133,21 @@ class Items:
             self._is_listed = True
 
 
-class Change:
+class ItemChange:
     """A set of new versions, written atomically."""
 
     def __init__(self, items: Items, now_ms: int) -> None:
         self.now_ms = now_ms
         self._items = items
         self._nonce = os.urandom(6).hex()
-        self._before: dict[str, Stored | None] = {}
+        self._before: dict[str, StoredItem | None] = {}
         self._deltas: dict[str, Delta] = {}
         self._checks: dict[str, int] = {}
         self._names: list[tuple[str, str, str]] = []
         self._sizes: dict[bytes, int] = {}
-        self._erased: list[Stored] = []
+        self._erased: list[StoredItem] = []
 
-    def create(self, kind: Kind, sets: State, at_ms: int | None = None, reason: str = "") -> str:
+    def create(self, kind: ItemKind, sets: State, at_ms: int | None = None, reason: str = "") -> str:
         """Create an item that is true since `at_ms`, or since now, and return its id."""
         item_id = new_id(kind, self.now_ms)
         self._before[item_id] = None
@@ -161,7 +161,7 @@ class Change:
             raise InvalidItem("at lies in the future: items cannot be entered before they are true")
         return at_ms
 
-    def moment(self, stored: Stored, at_ms: int | None) -> int:
+    def moment(self, stored: StoredItem, at_ms: int | None) -> int:
         """Return the time from which a change of the item is true: `at_ms`, or now. Raises InvalidItem.
 
         If the clock was set back, the latest version may lie in the future. Then now means the time of that version,
@@ -176,7 +176,7 @@ class Change:
 
     def alter(
         self,
-        stored: Stored,
+        stored: StoredItem,
         at_ms: int | None = None,
         *,
         sets: State | None = None,
@@ -197,7 +197,7 @@ class Change:
             delta.drops[name] = delta.drops.get(name, []) + values
         delta.reason = fields.reason(reason) or delta.reason
 
-    def list_created(self, kind: Kind) -> list[tuple[str, State]]:
+    def list_created(self, kind: ItemKind) -> list[tuple[str, State]]:
         """Return the items of a kind that this change creates, with their fields."""
         return [
             (item_id, delta.sets)
@@ -205,15 +205,15 @@ class Change:
             if delta.version == 1 and kind_of(item_id) is kind
         ]
 
-    def erase(self, stored: Stored) -> None:
+    def erase(self, stored: StoredItem) -> None:
         """Erase an item with all its versions."""
         self._erased.append(stored)
 
-    def check(self, stored: Stored) -> None:
+    def check(self, stored: StoredItem) -> None:
         """Make the commit fail if another writer changes this item, which the change itself does not alter."""
         self._checks[stored.id] = stored.state["version"]
 
-    def check_size(self, kind: Kind, index: str, count: int) -> None:
+    def check_size(self, kind: ItemKind, index: str, count: int) -> None:
         """Make the commit fail if the number of items in this index changes before it."""
         self._sizes[self._items.keys.index(kind.letter, index)] = count
 
@@ -263,7 +263,7 @@ class Change:
         return state
 
 
-def check_size(kind: Kind, item_id: str, state: State, body: bytes) -> None:
+def check_size(kind: ItemKind, item_id: str, state: State, body: bytes) -> None:
     """Raise TooLarge if an item exceeds the size limit, or has more links than one change can update."""
     if len(body) > ITEM_BYTES:
         raise TooLarge(f"{kind.name} {item_id} would have {len(body)} bytes, over {ITEM_BYTES}, a fixed limit")
@@ -287,18 +287,18 @@ def add_moves(keys: ProjectKeys, batch: Batch, item_id: str, before: State | Non
         batch.removals.append(_removal(keys, kind, item_id, name, old[name]))
 
 
-def _removal(keys: ProjectKeys, kind: Kind, item_id: str, name: str, place: Place) -> Removal:
+def _removal(keys: ProjectKeys, kind: ItemKind, item_id: str, name: str, place: IndexEntry) -> Removal:
     vocabulary = keys.index(kind.letter, place.vocabulary) if place.vocabulary else None
     return Removal(keys.index(kind.letter, name), item_id, vocabulary, place.word)
 
 
-def new_id(kind: Kind, now_ms: int) -> str:
+def new_id(kind: ItemKind, now_ms: int) -> str:
     """Return a new id that sorts by time: a letter, 48 bits of milliseconds, 40 random bits."""
     number = (now_ms << 40) | int.from_bytes(os.urandom(5), "big")
     return f"{kind.letter}-" + "".join(_ALPHABET[number >> shift & 31] for shift in range(85, -1, -5))
 
 
-def require_present(found: Iterable[Stored | None], item_ids: Sequence[str]) -> list[Stored]:
+def require_present(found: Iterable[StoredItem | None], item_ids: Sequence[str]) -> list[StoredItem]:
     """Return the items. Raises ItemNotFound for the first one that is missing or deleted."""
     items = []
     for stored, item_id in zip(found, item_ids, strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from redismem.errors import TooLarge
-from redismem.project.items.items import Change, Items, Stored
+from redismem.project.items.items import ItemChange, Items, StoredItem
 from redismem.project.items.schema import TASK
 from redismem.project.items.versions import State
 from redismem.protocol.project.calls import LATEST
@@ -28,7 +28,7 @@ _WAYS = {
 _TOLD_COUNT = 10
 
 
-def links(stored: Stored) -> Iterator[tuple[str, str, Any]]:
+def links(stored: StoredItem) -> Iterator[tuple[str, str, Any]]:
     """Yield, for each link of an item, the other item, its field, and the value that this field must contain."""
     for (letter, name), twin in TWINS.items():
         if letter == stored.kind.letter:
@@ -43,7 +43,7 @@ def entity_names(state: State) -> list[str]:
     return list(dict.fromkeys(fold_case(name) for name in names))
 
 
-def find_broken_links(by_id: Mapping[str, Stored]) -> Iterator[str]:
+def find_broken_links(by_id: Mapping[str, StoredItem]) -> Iterator[str]:
     """Describe each link that the other item lacks, and each cycle. Links to missing items are ignored."""
     passed: set[str] = set()
     for _, stored in sorted(by_id.items()):
@@ -51,7 +51,7 @@ def find_broken_links(by_id: Mapping[str, Stored]) -> Iterator[str]:
         yield from find_cycle(stored, by_id, passed)
 
 
-def find_broken_links_of(stored: Stored, by_id: Mapping[str, Stored]) -> Iterator[str]:
+def find_broken_links_of(stored: StoredItem, by_id: Mapping[str, StoredItem]) -> Iterator[str]:
     """Describe the broken links of one item."""
     if stored.state["deleted"]:
         return
@@ -65,12 +65,12 @@ def find_broken_links_of(stored: Stored, by_id: Mapping[str, Stored]) -> Iterato
             yield f"{stored.id} is {name.replace('_', ' ')} {other.id}, which says otherwise"
 
 
-def find_cycle(stored: Stored, by_id: Mapping[str, Stored], passed: set[str]) -> Iterator[str]:
+def find_cycle(stored: StoredItem, by_id: Mapping[str, StoredItem], passed: set[str]) -> Iterator[str]:
     """Describe the first cycle that is reachable from this item, if there is one.
 
     `passed` collects the visited items, so that several calls with the same `passed` visit each item once.
     """
-    path: dict[str, Iterator[Stored]] = {}
+    path: dict[str, Iterator[StoredItem]] = {}
     following = iter([stored])
     while True:
         for each in following:
@@ -90,7 +90,7 @@ def find_cycle(stored: Stored, by_id: Mapping[str, Stored], passed: set[str]) ->
             passed.add(item_id)
 
 
-def _follow(stored: Stored, by_id: Mapping[str, Stored]) -> Iterator[Stored]:
+def _follow(stored: StoredItem, by_id: Mapping[str, StoredItem]) -> Iterator[StoredItem]:
     if stored.kind.letter in _WAYS:
         value = stored.state[_WAYS[stored.kind.letter][0]]
         others = value if isinstance(value, list) else [value]
@@ -102,7 +102,7 @@ def _circle(ids: Sequence[str]) -> str:
     return f"{ids[0]} {_WAYS[ids[0][0]][1]} itself{path and f', over {path}'}: a circle"
 
 
-async def unlink_all(items: Items, change: Change, ending: Sequence[Stored]) -> None:
+async def unlink_all(items: Items, change: ItemChange, ending: Sequence[StoredItem]) -> None:
     """Remove ending items from all items that link to them. The commit raises Conflict if one of these has changed."""
     endings = {stored.id for stored in ending}
     drops: dict[str, dict[str, list[Any]]] = {}
@@ -129,7 +129,7 @@ async def check_dependents(items: Items, task_ids: Sequence[str], index: str) ->
             raise TooLarge(f"{count} tasks depend on {task_id}, and {DEPENDENTS_COUNT} is a fixed limit")
 
 
-async def load_dependents(items: Items, change: Change, task_id: str, index: str) -> list[str]:
+async def load_dependents(items: Items, change: ItemChange, task_id: str, index: str) -> list[str]:
     """Return the tasks that depend on a task, or wait for it. The commit is refused if their number has changed."""
     name = f"{index}:{task_id}"
     task_ids = await items.run(items.calls.members(items.keys.index(TASK.letter, name), 0, LATEST, 0, 1_000))

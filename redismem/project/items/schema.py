@@ -38,7 +38,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ItemKind:
     """A kind of item. Its letter is the prefix of its items' ids."""
 
     letter: str
@@ -85,7 +85,7 @@ _SHARED = {
     "deleted": Field(False, None, checks.flag),
 }
 
-DECISION = Kind(
+DECISION = ItemKind(
     letter="d",
     name="decision",
     fields=_SHARED
@@ -114,7 +114,7 @@ DECISION = Kind(
     },
 )
 
-TASK = Kind(
+TASK = ItemKind(
     letter="t",
     name="task",
     fields=_SHARED
@@ -143,7 +143,7 @@ TASK = Kind(
     },
 )
 
-ENTITY = Kind(
+ENTITY = ItemKind(
     letter="e",
     name="entity",
     fields=_SHARED
@@ -161,7 +161,7 @@ ENTITY = Kind(
     texts=("name", "description"),
 )
 
-CONVERSATION = Kind(
+CONVERSATION = ItemKind(
     letter="c",
     name="conversation",
     fields=_SHARED
@@ -183,7 +183,7 @@ CONVERSATION = Kind(
 KINDS = {kind.letter: kind for kind in (DECISION, TASK, ENTITY, CONVERSATION)}
 
 
-def kind_of(item_id: str) -> Kind:
+def kind_of(item_id: str) -> ItemKind:
     """Return the kind of an item by its id. Raises InvalidItem if it is not an id."""
     kind = KINDS.get(item_id[:1]) if isinstance(item_id, str) else None
     if kind is None:

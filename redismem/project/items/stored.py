@@ -7,7 +7,7 @@ from typing import Any
 
 from redismem.errors import CorruptSession
 from redismem.project.items.indexes import TAGS, WORDS, places
-from redismem.project.items.items import Items, Stored
+from redismem.project.items.items import Items, StoredItem
 from redismem.protocol.call import Call
 from redismem.protocol.project.calls import combine
 from redismem.protocol.project.keys import KINDS
@@ -24,7 +24,7 @@ _PLAIN = (
 )
 
 
-def add_places(indexes: dict[Index, dict[str, int]], stored: Stored) -> None:
+def add_places(indexes: dict[Index, dict[str, int]], stored: StoredItem) -> None:
     """Add the index entries that an item implies: members with their scores."""
     for name, place in places(stored.kind, stored.state).items():
         indexes.setdefault((stored.kind.letter, name), {})[stored.id] = place.score
@@ -44,7 +44,7 @@ async def _item_ids(items: Items) -> AsyncIterator[list[str]]:
             break
 
 
-async def load_items(items: Items) -> AsyncIterator[tuple[str, Stored | None, CorruptSession | None]]:
+async def load_items(items: Items) -> AsyncIterator[tuple[str, StoredItem | None, CorruptSession | None]]:
     """Yield every stored item id with the item and its versions, or with the fault that makes the item unreadable.
 
     Both are `None` if the item was removed meanwhile."""

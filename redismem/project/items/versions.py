@@ -15,7 +15,7 @@ from typing import Any
 
 from redismem.errors import InvalidItem, InvalidTransition
 from redismem.messages.values import Undecodable, decode_value, pack
-from redismem.project.items.schema import TASK, Kind
+from redismem.project.items.schema import TASK, ItemKind
 
 State = dict[str, Any]
 """An item's fields, and `version`, `created_ms`, `updated_ms`, `valid_from_ms`, `latest_ms`."""
@@ -51,7 +51,9 @@ def decode_delta(packed: bytes) -> Delta:
         raise Undecodable("a version of an item cannot be decoded") from None
 
 
-def fold(kind: Kind, deltas: Iterable[Delta], at_ms: int | None = None, known_ms: int | None = None) -> State | None:
+def fold(
+    kind: ItemKind, deltas: Iterable[Delta], at_ms: int | None = None, known_ms: int | None = None
+) -> State | None:
     """Return the state at `at_ms`, as known at `known_ms`, both now by default; `None` if the item did not exist."""
     known = [
         delta
@@ -74,7 +76,7 @@ def fold(kind: Kind, deltas: Iterable[Delta], at_ms: int | None = None, known_ms
     return state
 
 
-def advance(kind: Kind, state: State, delta: Delta) -> State:
+def advance(kind: ItemKind, state: State, delta: Delta) -> State:
     """Return the state after one more version, which must not be older than the others. Does not modify `state`."""
     advanced = {name: _copy(value) for name, value in state.items()}
     _apply(kind, advanced, delta)
@@ -86,7 +88,7 @@ def _copy(value: Any) -> Any:
     return value.copy() if isinstance(value, list | dict) else value
 
 
-def _apply(kind: Kind, state: State, delta: Delta) -> None:
+def _apply(kind: ItemKind, state: State, delta: Delta) -> None:
     if state["status"] in kind.ended and delta.sets.get("status", state["status"]) not in kind.ended:
         state["valid_until"] = None
     for name, value in delta.sets.items():
@@ -116,7 +118,7 @@ def _update_blocked(state: State, delta: Delta) -> None:
         state["history"].append([before[-1], delta.at_ms, delta.reason])
 
 
-def _update_end(kind: Kind, state: State) -> None:
+def _update_end(kind: ItemKind, state: State) -> None:
     """Derive the fields that depend on the end of an item: `valid_until`, `archived` and `completed_at`."""
     ends_ms = [at_ms for _, at_ms, _ in takewhile(lambda entry: entry[0] in kind.ended, reversed(state["history"]))]
     if ends_ms:
@@ -138,7 +140,7 @@ def _add_values(name: str, value: Any, added: Any) -> Any:
     return value + [each for each in added if each not in value]
 
 
-def check_path(kind: Kind, state: State) -> None:
+def check_path(kind: ItemKind, state: State) -> None:
     """Raise InvalidTransition for a forbidden change of status, InvalidItem for a forbidden first status."""
     if kind.transitions is None:
         return
@@ -162,7 +164,7 @@ def _describe_possible(transitions: Mapping[str, frozenset[str]], before: str) -
     return f"it can become {f'{listed} or ' if listed else ''}{after[-1]}"
 
 
-def encode_body(kind: Kind, state: State, delta: Delta) -> bytes:
+def encode_body(kind: ItemKind, state: State, delta: Delta) -> bytes:
     """Encode the current state of an item; or its only version, since the state follows from it."""
     if delta.version == 1:
         return b"1 " + delta.encode()
@@ -172,7 +174,7 @@ def encode_body(kind: Kind, state: State, delta: Delta) -> bytes:
     return b"%d %s" % (state["version"], pack([numbers, parts, delta.nonce], InvalidItem, "an item"))
 
 
-def decode_body(kind: Kind, body: bytes) -> tuple[State, Delta | None]:
+def decode_body(kind: ItemKind, body: bytes) -> tuple[State, Delta | None]:
     """Decode the current state of an item, and its version if it has only one. Raises Undecodable."""
     number, _, packed = body.partition(b" ")
     try:

@@ -9,10 +9,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from redismem.errors import Conflict, InvalidItem, ItemNotFound
 from redismem.project.items import erasing
 from redismem.project.items.fields import as_datetime, item_id, moment
-from redismem.project.items.items import Items, Stored, require_present
+from redismem.project.items.items import Items, StoredItem, require_present
 from redismem.project.items.links import TWINS, entity_names, unlink_all
 from redismem.project.items.records import Item, Page
-from redismem.project.items.schema import ENTITY, Kind
+from redismem.project.items.schema import ENTITY, ItemKind
 from redismem.project.items.versions import State
 from redismem.project.queries import as_of, pages
 from redismem.project.queries.as_of import Moment
@@ -38,7 +38,7 @@ class Collection(Generic[R]):
     method may raise StoreUnavailable. If another writer was faster, a method raises Conflict and writes nothing.
     """
 
-    kind: Kind
+    kind: ItemKind
     record: type[R]
 
     def __init__(self, items: Items) -> None:
@@ -124,7 +124,7 @@ class Collection(Generic[R]):
         checked: str = item_id(self.kind.letter)(id, "the id")
         return checked
 
-    async def _open(self, id: str, expect: int | None, at: datetime | None) -> tuple[Stored, int | None]:
+    async def _open(self, id: str, expect: int | None, at: datetime | None) -> tuple[StoredItem, int | None]:
         """Read an item to change, and convert `at` to milliseconds. Raises ItemNotFound, Conflict."""
         at_ms = _ms(at, "at")
         stored = await self._items.get(self._id(id), with_versions=at_ms is not None)
@@ -132,7 +132,7 @@ class Collection(Generic[R]):
             raise Conflict(f"another writer was faster: {id} is at version {stored.state['version']} now")
         return stored, at_ms
 
-    async def _load_others(self, item_ids: list[str], at: datetime | None) -> list[Stored]:
+    async def _load_others(self, item_ids: list[str], at: datetime | None) -> list[StoredItem]:
         """Read further items that a change of an item also alters. Raises ItemNotFound."""
         return require_present(await self._items.read(item_ids, with_versions=at is not None), item_ids)
 

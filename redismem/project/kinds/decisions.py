@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Unpack
 
 from redismem.errors import CorruptSession, InvalidItem
 from redismem.project.items import fields as checks
-from redismem.project.items.items import Change, Stored
+from redismem.project.items.items import ItemChange, StoredItem
 from redismem.project.items.records import Decision, Page
 from redismem.project.items.schema import DECISION, DecisionStatus
 from redismem.project.kinds.collection import Collection
@@ -179,11 +179,11 @@ class Decisions(Collection[Decision]):
 
     def _create_in(
         self,
-        change: Change,
+        change: ItemChange,
         title: str,
         status: DecisionStatus,
         at: datetime | None,
-        others: Sequence[Stored],
+        others: Sequence[StoredItem],
         fields: Mapping[str, Any],
         links: dict[str, str] | None = None,
     ) -> str:

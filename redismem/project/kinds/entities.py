@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack
 from redismem.errors import Conflict, InvalidItem
 from redismem.project.items import fields as checks
 from redismem.project.items.indexes import MENTIONED
-from redismem.project.items.items import Stored, require_present
+from redismem.project.items.items import StoredItem, require_present
 from redismem.project.items.links import entity_names
 from redismem.project.items.records import Entity, Page
 from redismem.project.items.schema import ENTITY, ENTITY_TYPES, EntityType
@@ -204,7 +204,7 @@ class Entities(Collection[Entity]):
         """Count the matching entities. Reads each of them."""
         return await self._count(criteria)
 
-    async def _find_by_name(self, name: str) -> Stored | None:
+    async def _find_by_name(self, name: str) -> StoredItem | None:
         holder = await self._items.run(self._items.calls.holder(fold_case(name)))
         if holder is None:
             return None
@@ -212,7 +212,7 @@ class Entities(Collection[Entity]):
         # The name may be stale, or may have moved to another entity in the meantime.
         return found if found is not None and fold_case(name) in entity_names(found.state) else None
 
-    async def _enrich(self, stored: Stored, given: State) -> Entity:
+    async def _enrich(self, stored: StoredItem, given: State) -> Entity:
         state = stored.state
         sets = {"type": given["type"]} if state["type"] == "other" != given["type"] else {}
         if not state["description"] and given["description"]:
@@ -244,6 +244,6 @@ class Entities(Collection[Entity]):
                 change.alter(each, at_ms, adds={"relations": [entry]})
         return self._to_record(await change.commit(), id)
 
-    def _refuse_merged(self, stored: Stored) -> None:
+    def _refuse_merged(self, stored: StoredItem) -> None:
         if stored.state["merged_into"]:
             raise InvalidItem(f"{stored.id} is merged into {stored.state['merged_into']}")

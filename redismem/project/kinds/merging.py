@@ -6,12 +6,12 @@ from typing import Any
 
 from redismem.errors import InvalidItem
 from redismem.project.items import fields
-from redismem.project.items.items import Change, Items, Stored
+from redismem.project.items.items import ItemChange, Items, StoredItem
 from redismem.project.items.links import entity_names
 from redismem.project.items.versions import State
 
 
-async def merge(items: Items, primary: Stored, duplicate: Stored) -> dict[str, State]:
+async def merge(items: Items, primary: StoredItem, duplicate: StoredItem) -> dict[str, State]:
     """Merge the duplicate into the primary and return the new states. Raises InvalidItem, Conflict."""
     for each in (primary, duplicate):
         if each.state["merged_into"]:
@@ -57,7 +57,7 @@ def _added_fields(primary: State, duplicate: State) -> State:
     }
 
 
-async def _move_relations(items: Items, change: Change, primary: Stored, duplicate: Stored) -> State:
+async def _move_relations(items: Items, change: ItemChange, primary: StoredItem, duplicate: StoredItem) -> State:
     """Move the duplicate's relations to the primary, and return the relations that the primary gains."""
     moved: list[Any] = []
     relations = duplicate.state["relations"]

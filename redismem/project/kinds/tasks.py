@@ -9,7 +9,7 @@ from typing import TypedDict, Unpack
 from redismem.errors import InvalidItem, InvalidTransition
 from redismem.project.items import fields as checks
 from redismem.project.items import graph
-from redismem.project.items.items import Change, require_present
+from redismem.project.items.items import ItemChange, require_present
 from redismem.project.items.links import check_dependents, load_dependents
 from redismem.project.items.records import Page, Task
 from redismem.project.items.schema import TASK, Priority, TaskStatus
@@ -230,7 +230,7 @@ class Tasks(Collection[Task]):
             await self._unblock_waiting(change, id)
         return self._to_record(await change.commit(), id)
 
-    async def _unblock_waiting(self, change: Change, id: str) -> None:
+    async def _unblock_waiting(self, change: ItemChange, id: str) -> None:
         """Remove this task from the blockers of all tasks that wait for it."""
         waiting = await self._items.read(await load_dependents(self._items, change, id, "waits"))
         for other in waiting:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from redismem.project.items.indexes import CHANGED, NOTED, order_ranges
-from redismem.project.items.items import Items, Stored
+from redismem.project.items.items import Items, StoredItem
 from redismem.project.items.versions import State
 from redismem.project.queries import pages
 from redismem.project.queries.pages import Found
@@ -92,6 +92,6 @@ async def _find_changed(items: Items, query: Query, moment: Moment) -> AsyncIter
                     yield stored.id, then
 
 
-def _existed(stored: Stored, moment: Moment) -> bool:
+def _existed(stored: StoredItem, moment: Moment) -> bool:
     is_true = moment.at_ms is None or stored.state["valid_from_ms"] <= moment.at_ms
     return is_true and (moment.known_ms is None or stored.state["created_ms"] <= moment.known_ms)

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Sequence
 
 from redismem.project.items.indexes import ALL, HISTORY, WORDS
 from redismem.project.items.items import Items
-from redismem.project.items.schema import Kind
+from redismem.project.items.schema import ItemKind
 from redismem.project.items.versions import State
 from redismem.project.queries.query import WORDS_MATCHED_LIMIT, Query, decode_cursor, encode_cursor
 from redismem.protocol.call import Call
 from redismem.protocol.project.calls import EARLIEST, LATEST
-from redismem.protocol.project.calls import Page as RawPage
+from redismem.protocol.project.calls import ItemPage as RawPage
 
 Found = tuple[list[tuple[str, State]], str | None]
 """Items with their states, and the cursor of the next page."""
@@ -84,7 +84,7 @@ async def load_from_score(items: Items, index: bytes, least: int) -> AsyncIterat
         least = last
 
 
-async def load_ids(items: Items, kind: Kind, until_ms: int = LATEST) -> AsyncIterator[list[str]]:
+async def load_ids(items: Items, kind: ItemKind, until_ms: int = LATEST) -> AsyncIterator[list[str]]:
     """Yield the ids of all items of a kind that existed at a moment, including deleted items."""
     index = items.keys.index(kind.letter, HISTORY)
     count = await items.run(items.calls.count_between(index, EARLIEST, until_ms))

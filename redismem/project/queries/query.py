@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from redismem.errors import InvalidItem
 from redismem.project.items import fields as checks
 from redismem.project.items.indexes import ALL, LIVE, OPEN, is_open, order, words, words_of
-from redismem.project.items.schema import ENTITY_TYPES, PRIORITIES, Kind
+from redismem.project.items.schema import ENTITY_TYPES, PRIORITIES, ItemKind
 from redismem.project.items.versions import State
 from redismem.protocol.project.calls import EARLIEST, LATEST, Group
 from redismem.protocol.project.keys import ProjectKeys
@@ -80,7 +80,7 @@ _KNOWN = {
 class Query:
     """A validated query."""
 
-    kind: Kind
+    kind: ItemKind
     statuses: tuple[str, ...] = ()
     included: tuple[str, ...] = ()
     """hidden statuses to include; `merged`"""
@@ -98,7 +98,7 @@ class Query:
     """valid at this moment"""
 
     @classmethod
-    def of(cls, kind: Kind, criteria: Any) -> Query:
+    def of(cls, kind: ItemKind, criteria: Any) -> Query:
         """Validate criteria. Raises InvalidItem."""
         given = {name: value for name, value in criteria.items() if value is not None}
         unknown = given.keys() - _KNOWN[kind.letter]
@@ -206,7 +206,7 @@ def _check_choice(given: Any, name: str, options: tuple[str, ...]) -> tuple[str,
     return tuple(dict.fromkeys(checks.choice(*options)(each, name) for each in values))
 
 
-def _fields(kind: Kind, given: Any) -> tuple[str, ...] | None:
+def _fields(kind: ItemKind, given: Any) -> tuple[str, ...] | None:
     return None if given is None else _check_choice(given, "fields", kind.texts)
 
 
@@ -221,7 +221,7 @@ def _ranges(given: dict[str, Any]) -> list[tuple[str, int, int]]:
     return ranges
 
 
-def sort_key(kind: Kind, item_id: str, state: State) -> tuple[int, str]:
+def sort_key(kind: ItemKind, item_id: str, state: State) -> tuple[int, str]:
     """Return the sort key of an item; greater comes first."""
     return order(kind, state), item_id
 

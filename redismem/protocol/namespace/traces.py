@@ -17,8 +17,7 @@ from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import Keys, SessionKeys, is_session_id, plain
 from redismem.protocol.namespace.calls import entries, name_of
 from redismem.protocol.owners import check_same_owner, encode_owner, owner_score
-from redismem.protocol.scanning import Page, escape
-from redismem.protocol.scanning import scan as scan_keys
+from redismem.protocol.scanning import ScanStep, escape, scan_keys
 
 _KEY = re.compile(rb"rm:\{[^{}]+:\d+[a-z]+\}:(messages|state|originals|vectors):(.+)", re.DOTALL)
 
@@ -82,7 +81,7 @@ def named_sessions(index: bytes, prefix: str, cursor: int, count: int) -> Call[t
     return Call(None, (command,), decode, op=Op.SESSIONS)
 
 
-def scan(wanted: Wanted, keys: Keys, cursor: int, count: int) -> Call[Page]:
+def scan(wanted: Wanted, keys: Keys, cursor: int, count: int) -> Call[ScanStep]:
     """Build one scan step over about `count` keys of the node."""
     return scan_keys(wanted.pattern(keys), cursor, count, Op.SCAN)
 

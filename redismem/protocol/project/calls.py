@@ -79,7 +79,7 @@ class Group(NamedTuple):
     bounds: tuple[int, int] | None = None
 
 
-class Page(NamedTuple):
+class ItemPage(NamedTuple):
     """A page of stored items, and the position to continue from; None means that there are no more items."""
 
     found: list[tuple[str, bytes]]
@@ -151,7 +151,7 @@ class ProjectCalls:
 
     def find(
         self, order: bytes, groups: Sequence[Group], limit: int, after: tuple[str, str] | None = None
-    ) -> Call[Page]:
+    ) -> Call[ItemPage]:
         """Build a call that finds a page of the items that are in all groups, by descending score in `order`.
 
         At least one group must have no bounds.
@@ -288,11 +288,11 @@ def _decode_change(reply: int) -> bool:
     return bool(reply)
 
 
-def _decode_page(reply: list[Any]) -> Page:
+def _decode_page(reply: list[Any]) -> ItemPage:
     score, item_id, *pairs = reply
     found = [(pairs[at].decode(), pairs[at + 1]) for at in range(0, len(pairs), 2)]
     after = (score.decode(), item_id.decode()) if item_id else None
-    return Page([(found_id, body) for found_id, body in found if body], after)
+    return ItemPage([(found_id, body) for found_id, body in found if body], after)
 
 
 def _decode_scores(reply: Any) -> list[tuple[str, int]]:

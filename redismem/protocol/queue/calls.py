@@ -154,7 +154,7 @@ class Scanned(NamedTuple):
     session_ids: list[str]
 
 
-def scan(cursors: Mapping[ShardKeys, tuple[int, int]], limit: int) -> Call[dict[ShardKeys, Scanned]]:
+def scan_queue(cursors: Mapping[ShardKeys, tuple[int, int]], limit: int) -> Call[dict[ShardKeys, Scanned]]:
     """Build a call that makes one step of the scans of each of these shards.
 
     It reads sessions from the active index, from the heads of the queues, and from the index of owners, for entries

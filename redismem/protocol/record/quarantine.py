@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 
 from redismem.errors import CorruptSession
-from redismem.protocol.quarantine import RECORD, Copy, Place, Revival, Seen, encode_note
+from redismem.protocol.quarantine import RECORD, Copy, Origin, Revival, Seen, encode_note
 from redismem.protocol.record.keys import DESCRIPTION, RecordKeys, birth_of, describe_anew, is_described
 
 _NONCE_BYTES = 8
 
 
-def of_record(keys: RecordKeys) -> Place:
+def of_record(keys: RecordKeys) -> Origin:
     """Return the place of a record."""
-    return Place(RECORD, keys.shard, keys.member)
+    return Origin(RECORD, keys.shard, keys.member)
 
 
 def describe_damage(keys: RecordKeys, seen: Seen, *, forced: bool = False) -> bytes | None:

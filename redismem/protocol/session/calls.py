@@ -15,7 +15,7 @@ from redismem.messages.coercion import ROLES, Shape, check_role_or_type
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import PINNED_ROLES, STAMP_BYTES, Message, TokenCounter
 from redismem.protocol import layout, replies, scripts
-from redismem.protocol.appends import ANY, Append, Change, Limits, append_head, append_limits
+from redismem.protocol.appends import ANY, Append, Limits, StateChange, append_head, append_limits
 from redismem.protocol.call import Call, context_reads, script_call
 from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import append_token, sending
@@ -166,7 +166,7 @@ class SessionCalls:
         token = create_token(id, self.keys.session_id)
         return Append(self._append_head, token, elements, tokens, expected, now_ms, count, size, fresh, change)
 
-    def change(self, **changes: Unpack[StateChanges]) -> Change:
+    def change(self, **changes: Unpack[StateChanges]) -> StateChange:
         """Encode changes of the state.
 
         Raises:

@@ -19,7 +19,7 @@ from redismem.protocol.call import Call, Command
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.owners import check_same_owner
 from redismem.protocol.replies import decoding
-from redismem.protocol.session.pages import Page, Window, find_blocks, with_heads
+from redismem.protocol.session.pages import MessagePage, Window, find_blocks, with_heads
 
 _STATE = (layout.COUNTERS, layout.EPOCH, layout.WITH_ORIGINALS, layout.OWNER, layout.ZONE)
 _NO_ELEMENTS = (1, 0)
@@ -34,7 +34,7 @@ class PageRange(NamedTuple):
     window: Window | None = None
     """The window as it was last read, or as it probably is."""
 
-    def call(self, keys: SessionKeys, op: Op = Op.MESSAGES) -> Call[Page | Window | None]:
+    def call(self, keys: SessionKeys, op: Op = Op.MESSAGES) -> Call[MessagePage | Window | None]:
         """Build a call that reads the page. It returns the window if the page must be read again by its positions.
 
         None means that there is no session.
@@ -46,7 +46,7 @@ class PageRange(NamedTuple):
         """
         plan = self._plan()
 
-        def decode(state: Sequence[bytes | None], *replies: Any) -> Page | Window | None:
+        def decode(state: Sequence[bytes | None], *replies: Any) -> MessagePage | Window | None:
             counters, epoch, kept, owner, zone = state
             check_same_owner(keys, owner, counters)
             if counters is None:
@@ -56,7 +56,7 @@ class PageRange(NamedTuple):
                 if epoch is None:
                     raise Undecodable("no epoch")
                 page = self._page(plan, epoch.decode(), numbers, kept is not None, *replies)
-            if isinstance(page, Page):
+            if isinstance(page, MessagePage):
                 page.session_id, page.zone = keys.session_id, layout.decode_zone(zone)
             return page
 
@@ -95,7 +95,7 @@ class PageRange(NamedTuple):
         length: int,
         elements: Sequence[bytes],
         stored: Sequence[bytes | None] = (),
-    ) -> Page | Window:
+    ) -> MessagePage | Window:
         """Return the page, or the window as seen if the positions are unknown or wrong. Raises Undecodable."""
         first_seq, last_seq, is_sparse = counters.first_seq, counters.message_count, counters.hidden > 0
         seen, window = Window(epoch, first_seq, last_seq, is_sparse), self.window
@@ -118,7 +118,9 @@ class PageRange(NamedTuple):
         if is_sparse and elements:
             elements = elements_between(elements, last_seq, max(start, first_seq), stop)
         blocks = find_blocks(plan.blocks, dict(zip(with_heads(plan.blocks), stored, strict=True)))
-        return Page("", epoch, start, min(stop, first_seq), blocks if has_originals else (), elements, window=seen)
+        return MessagePage(
+            "", epoch, start, min(stop, first_seq), blocks if has_originals else (), elements, window=seen
+        )
 
 
 class _Plan(NamedTuple):

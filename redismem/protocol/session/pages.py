@@ -50,7 +50,7 @@ class Window(NamedTuple):
 
 
 @dataclass(slots=True)
-class Page:
+class MessagePage:
     """Consecutive stored messages of a session. Originals that Redis no longer has are missing."""
 
     session_id: str

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from redismem.errors import InvalidState, TooLarge
 from redismem.messages.message import UNSET, Unset
 from redismem.messages.values import encode_value
-from redismem.protocol.appends import NO_CHANGE, Change
+from redismem.protocol.appends import NO_CHANGE, StateChange
 from redismem.protocol.layout import PARAM
 from redismem.settings.names import over_limit
 from redismem.settings.settings import Settings
@@ -67,7 +67,7 @@ def change(
     last_intent: Any = UNSET,
     last_result: Any = UNSET,
     plan: Any = UNSET,
-) -> Change:
+) -> StateChange:
     """Encode a change of the state. `None` drops a field, and `UNSET` as a param's value drops the param.
 
     Raises:
@@ -100,7 +100,7 @@ def change(
             drops.append(label.encode())
         elif value is not UNSET:
             put(label.encode(), value, label)
-    return Change(tuple(sets), tuple(drops))
+    return StateChange(tuple(sets), tuple(drops))
 
 
 def _check_count(params: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ BLOCKS_LIMIT = 1_024
 _OWNER_BYTES, _PLACE_BYTES = 2_000, 300
 
 
-class Place(NamedTuple):
+class BlockRef(NamedTuple):
     """A block of a session."""
 
     session_id: str
@@ -33,13 +33,13 @@ class CachedOwner:
     def __init__(self, version: bytes | None, stored: Mapping[bytes, bytes]) -> None:
         self.version = version
         self.postings = Postings()
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, BlockRef] = {}
         """The blocks by their numbers here."""
         self.counted_bytes = 0
         """The size of this entry in the cache's sum, in bytes."""
         self.used_s = 0.0
         """The time of the last search, for the cache."""
-        number, before = -1, Place("", "", -2)
+        number, before = -1, BlockRef("", "", -2)
         signatures: list[tuple[int, Signature]] = []
         for blocks in sorted(_sessions(stored), key=_first_day):
             for place, signature in blocks:
@@ -54,7 +54,7 @@ class CachedOwner:
         return _OWNER_BYTES + self.postings.size_bytes + _PLACE_BYTES * len(self.places)
 
 
-_Blocks = list[tuple[Place, Signature]]
+_Blocks = list[tuple[BlockRef, Signature]]
 
 
 def decode(name: bytes, value: bytes) -> Entry | None:
@@ -83,7 +83,7 @@ def _sessions(stored: Mapping[bytes, bytes]) -> Iterator[_Blocks]:
                 signature = decode_signature(encoded)
             except Undecodable:
                 continue  # the search skips the block; `redismem check` reports it
-            blocks.setdefault(decoded[1], []).append((Place(decoded[1], entry.epoch, number), signature))
+            blocks.setdefault(decoded[1], []).append((BlockRef(decoded[1], entry.epoch, number), signature))
     for some in blocks.values():
         yield sorted(some, key=lambda pair: pair[0])
 

@@ -28,13 +28,13 @@ from redismem.protocol.ids import session_hash
 from redismem.protocol.owner import calls
 from redismem.protocol.owner.entries import VERSION_FIELD
 from redismem.protocol.session.page_reads import PageRange
-from redismem.protocol.session.pages import Page, Window
+from redismem.protocol.session.pages import MessagePage, Window
 from redismem.recall import HITS_LIMIT
 from redismem.recall.bm25 import Ranking, lift_neighbours, rank, select_blocks
 from redismem.recall.cache import RecallCache
 from redismem.recall.cached import Contents
 from redismem.recall.originals import Originals
-from redismem.recall.owner.cached import CachedOwner, Place
+from redismem.recall.owner.cached import BlockRef, CachedOwner
 from redismem.recall.owner.upkeep import OwnerIndex, do_logged
 from redismem.recall.recall import leave_out
 from redismem.recall.selection import Size, choose, count_hits, group_calls
@@ -150,7 +150,7 @@ class OwnerRecall:
             await do_logged(self._session_id, OwnerIndex(self._store, self._owner).note())
         return found.choose(hits, matching, limit, max_tokens, frame_tokens)
 
-    async def _read(self, places: Mapping[int, Place], before_seq: int) -> dict[int, list[Contents]]:
+    async def _read(self, places: Mapping[int, BlockRef], before_seq: int) -> dict[int, list[Contents]]:
         """Read these blocks, each from its session, and return the messages that no context of this session shows."""
         reads = [self._read_block(place, before_seq) for place in places.values()]
         if self._store.transport.blocks:
@@ -159,7 +159,7 @@ class OwnerRecall:
             contents = await asyncio.gather(*reads)
         return dict(zip(places, contents, strict=True))
 
-    async def _read_block(self, place: Place, before_seq: int) -> list[Contents]:
+    async def _read_block(self, place: BlockRef, before_seq: int) -> list[Contents]:
         first_seq = first_seq_of(place.number)
         stop_seq = first_seq + BLOCK_COUNT
         window = Window(place.epoch, stop_seq, stop_seq)  # behind the block, as it probably is
@@ -184,7 +184,7 @@ class OwnerRecall:
         return contents
 
 
-def _decode(page: Page, seqs: range, with_days: bool) -> list[Contents]:
+def _decode(page: MessagePage, seqs: range, with_days: bool) -> list[Contents]:
     """Return the messages of a page with these seqs. Raise Undecodable, UnsupportedFormat."""
     contents: list[Contents] = []
     for first_seq, elements in page.element_groups():
@@ -200,11 +200,11 @@ class _Found:
 
     def __init__(self) -> None:
         self._sizes: dict[int, Size] = {}
-        self._sources: dict[int, tuple[Place, int, bytes, str | None]] = {}
+        self._sources: dict[int, tuple[BlockRef, int, bytes, str | None]] = {}
         self._sessions: dict[str, int] = {}
         self._calls: dict[str, dict[int, CallIds]] = {}
 
-    def add(self, number: int, place: Place, contents: Sequence[Contents]) -> None:
+    def add(self, number: int, place: BlockRef, contents: Sequence[Contents]) -> None:
         """Add the messages of a block, which has this number in the numbering of all sessions."""
         shift = (number - place.number) * BLOCK_COUNT
         session = self._sessions.setdefault(place.session_id, len(self._sessions))
@@ -225,6 +225,6 @@ class _Found:
         seqs = choose(hits, matching, self._sizes, together, limit, max_tokens, frame_tokens, SESSION_TOKENS)
         return [self._message(*self._sources[seq]) for seq in seqs]
 
-    def _message(self, place: Place, seq: int, element: bytes, zone: str | None) -> Message:
+    def _message(self, place: BlockRef, seq: int, element: bytes, zone: str | None) -> Message:
         (message,) = StoredMessages([element], 0, place.epoch, [seq], zone).messages()
         return FoundMessage.of(message, place.session_id)

@@ -13,7 +13,7 @@ from redismem.errors import FallbackFull
 from redismem.protocol.appends import Append
 from redismem.protocol.ids import now_ms
 from redismem.settings.settings import Settings
-from redismem.store.fallback.session_view import View
+from redismem.store.fallback.session_view import CachedView
 
 # The memory of an entry, without the data of its append.
 _ENTRY_BYTES = 512
@@ -54,7 +54,7 @@ class Held:
     """A session with entries to replay."""
 
     session_id: str
-    view: View
+    view: CachedView
     entries: deque[Entry] = field(default_factory=deque)
     last_seq: int | None = None
     """The last seq that Redis is known to have; `None` if unknown."""
@@ -151,7 +151,7 @@ class Backlog:
         held = self.held.pop(session_id, None) if is_cleared else None
         if held is None:
             return
-        left = Held(session_id, View(None, []))
+        left = Held(session_id, CachedView(None, []))
         for entry in held.entries:
             if entry in gone:
                 self.message_count -= entry.count

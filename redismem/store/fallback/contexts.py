@@ -19,7 +19,7 @@ from redismem.protocol import layout, replies
 from redismem.protocol.appends import Append
 from redismem.protocol.ids import now_ms
 from redismem.settings.settings import Settings
-from redismem.store.fallback.session_view import View
+from redismem.store.fallback.session_view import CachedView
 
 # Approximate memory of each member of a list or dict.
 _MEMBER_BYTES = 64
@@ -142,7 +142,7 @@ class SeenContexts:
         with self._lock:
             return {session_id: _owner_of(seen) for session_id, seen in self._seen.items()}
 
-    def view(self, session_id: str) -> View:
+    def view(self, session_id: str) -> CachedView:
         """Return a new view of the session, which the caller may change.
 
         Without a cached context, or if it is older than the idle timeout, the view is empty.
@@ -150,10 +150,10 @@ class SeenContexts:
         with self._lock:
             seen = self._seen.get(session_id)
             if seen is None or self._clock() - seen.noted_s > self._idle_timeout_s:
-                return View(None, [])
+                return CachedView(None, [])
             return self._view(seen)
 
-    def put_back(self, session_id: str, view: View) -> None:
+    def put_back(self, session_id: str, view: CachedView) -> None:
         """Store a view as the session's context, once Redis has all its entries."""
         context = replies.context(session_id, 1, view.fields, view.elements)
         self.note(session_id, view.fields, view.elements, context)
@@ -166,8 +166,8 @@ class SeenContexts:
         _, oldest = self._seen.popitem(last=False)
         self.size_bytes -= oldest.size_bytes
 
-    def _view(self, seen: _Seen) -> View:
-        view = View(replies.fields(seen.stored), list(seen.elements))
+    def _view(self, seen: _Seen) -> CachedView:
+        view = CachedView(replies.fields(seen.stored), list(seen.elements))
         now_s, ms = self._clock(), now_ms()
         for append, made_s in seen.later:
             view.append(append, ms - int((now_s - made_s) * 1000))

@@ -20,7 +20,7 @@ from redismem.originals.columns import STAMP
 from redismem.protocol.session.append_ids import LastAppends, last_appends
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.page_reads import PageRange
-from redismem.protocol.session.pages import Page
+from redismem.protocol.session.pages import MessagePage
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.fallback.backlog import Entry, Held
 from redismem.store.pages import read_page
@@ -117,7 +117,7 @@ async def _load_messages(
     return newest[max(0, len(newest) - (ids.forgotten_seq - first_seq + 1)) :]
 
 
-def _decode_page(page: Page) -> list[_StoredMessage | None]:
+def _decode_page(page: MessagePage) -> list[_StoredMessage | None]:
     messages: list[_StoredMessage | None] = [None] * page.count
     for first_seq, elements in page.element_groups():
         at = first_seq - page.start_seq

@@ -16,13 +16,13 @@ from redismem.protocol.appends import NO_CHANGE, Append
 from redismem.protocol.owners import owner_mismatch
 from redismem.protocol.server_errors import ServerError
 from redismem.protocol.session import append_ids
-from redismem.protocol.session.pages import Page, Window
+from redismem.protocol.session.pages import MessagePage, Window
 from redismem.settings.settings import Settings
 
 _STAMP = b"\xcf"
 
 
-class View:
+class CachedView:
     """The fields of the state and the elements of the window. Both are changed in place."""
 
     __slots__ = ("_counters", "elements", "fields", "is_known")
@@ -145,11 +145,13 @@ class View:
         elements = self.elements if limit is None else self.elements[max(0, len(self.elements) - limit) :]
         return self.fields, elements
 
-    def page(self, session_id: str, limit: int, before_seq: int | None) -> Page:
+    def page(self, session_id: str, limit: int, before_seq: int | None) -> MessagePage:
         """Return the newest `limit` messages of the window before a seq."""
         first_seq, last_seq = self._counters.first_seq, self.last_seq
         stop = last_seq + 1 if before_seq is None else max(first_seq, min(last_seq + 1, before_seq))
         start = max(first_seq, stop - limit)
         elements = elements_between(self.elements, last_seq, start, stop)
         epoch, zone = self.fields[layout.EPOCH].decode(), layout.decode_zone(self.fields.get(layout.ZONE))
-        return Page(session_id, epoch, start, start, (), elements, zone=zone, window=Window(epoch, first_seq, last_seq))
+        return MessagePage(
+            session_id, epoch, start, start, (), elements, zone=zone, window=Window(epoch, first_seq, last_seq)
+        )

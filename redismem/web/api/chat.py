@@ -20,10 +20,10 @@ from redismem.web.access import Caller
 from redismem.web.api import schemas
 from redismem.web.api.sessions import TheCaller, TheMemory, TheService, check_owner
 from redismem.web.api.streams import STREAM, EventStream
-from redismem.web.chat.answer import Turn, frame, parse_event_id
+from redismem.web.chat.answer import LiveAnswer, frame, parse_event_id
 from redismem.web.http.json import Json
 from redismem.web.http.problems import Problem
-from redismem.web.open_streams import Kind
+from redismem.web.open_streams import StreamKind
 from redismem.web.service import Service
 from redismem.web.watching import HEARTBEAT
 
@@ -46,7 +46,7 @@ async def chat(
     With `Last-Event-ID` the stream continues after that event, even if another server began the answer. The answer is
     not generated again.
     """
-    stream = partial(EventStream, service, caller, Kind.CHAT)
+    stream = partial(EventStream, service, caller, StreamKind.CHAT)
     policy = Policy(zone=asked.zone if asked.zone and find_zone(asked.zone) else None)
     session = memory.session(asked.session_id or memory.new_session_id(), policy=policy, owner=asked.owner)
     with contextlib.suppress(StoreUnavailable):  # the chat goes on, and the append asks again
@@ -75,8 +75,8 @@ async def chat(
             return stream(lambda: _stream(frames))
     name = asked.project or service.chat.project
     project = None if name is None else service.project(memory, name)
-    service.take_place(caller, Kind.CHAT).leave()  # a message whose answer cannot be streamed is not accepted
-    place = service.take_place(caller, Kind.ANSWER)
+    service.take_place(caller, StreamKind.CHAT).leave()  # a message whose answer cannot be streamed is not accepted
+    place = service.take_place(caller, StreamKind.ANSWER)
     return stream(service.chat.begin(caller.namespace, session, turn_id, asked.message, project, place.leave).frames)
 
 
@@ -97,7 +97,9 @@ async def stop(named: schemas.ChatSession, service: TheService, memory: TheMemor
     return Json({"stopped_count": service.chat.stop_all(caller.namespace, session.id, "stopped")})
 
 
-async def _live(service: Service, caller: Caller, session: Session, turn_id: str, owner: str | None) -> Turn | None:
+async def _live(
+    service: Service, caller: Caller, session: Session, turn_id: str, owner: str | None
+) -> LiveAnswer | None:
     """Return the answer in progress, which is not read from the store. Raises OwnerMismatch, StoreUnavailable."""
     turn = service.chat.live(caller.namespace, session.id, turn_id)
     if turn is not None:

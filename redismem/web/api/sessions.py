@@ -24,7 +24,7 @@ from redismem.web.api.appends import append_id, session_id_of
 from redismem.web.api.streams import STREAM, EventStream
 from redismem.web.http.json import Json, message_document, parse_moment, state_document
 from redismem.web.http.problems import Problem
-from redismem.web.open_streams import Kind
+from redismem.web.open_streams import StreamKind
 from redismem.web.service import CALLER, Service
 
 router = APIRouter(prefix="/v1", tags=["sessions"])
@@ -210,7 +210,7 @@ async def watch_session(session: TheSession, service: TheService, caller: TheCal
     """
     await check_owner(session, owner)
     frames = partial(service.watch(caller).frames, session.id, service.stopping, owner)
-    return EventStream(service, caller, Kind.EVENTS, frames)
+    return EventStream(service, caller, StreamKind.EVENTS, frames)
 
 
 @router.get("/sessions/{session_id}/state", response_model=schemas.StateDocument)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from redismem.web.access import Caller
 from redismem.web.chat.answer import frame
-from redismem.web.open_streams import Kind, Place
+from redismem.web.open_streams import OpenStream, StreamKind
 from redismem.web.service import Service
 
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
@@ -21,9 +21,9 @@ _HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-b
 _LAST_WRITE_S = 1.0
 _REVOKED = {"reason": "the key is no longer valid"}
 # Further members of the last event, as each kind of stream has them.
-_ENDS: dict[Kind, dict[str, Any]] = {
-    Kind.EVENTS: {},
-    Kind.CHAT: {"complete": False, "seq": None, "waiting_for": None},
+_ENDS: dict[StreamKind, dict[str, Any]] = {
+    StreamKind.EVENTS: {},
+    StreamKind.CHAT: {"complete": False, "seq": None, "waiting_for": None},
 }
 
 
@@ -31,7 +31,7 @@ class EventStream(Response):
     """A stream of frames. It buffers nothing beyond the connection's own buffer, and ends if its key is revoked."""
 
     def __init__(
-        self, service: Service, caller: Caller, kind: Kind, frames: Callable[[], AsyncIterator[bytes]]
+        self, service: Service, caller: Caller, kind: StreamKind, frames: Callable[[], AsyncIterator[bytes]]
     ) -> None:
         super().__init__(media_type="text/event-stream")
         self._service = service
@@ -57,7 +57,9 @@ class EventStream(Response):
             if isinstance(frames, AsyncGenerator):
                 await frames.aclose()
 
-    async def _send_all(self, frames: AsyncIterator[bytes], gone: asyncio.Task[None], place: Place, send: Any) -> None:
+    async def _send_all(
+        self, frames: AsyncIterator[bytes], gone: asyncio.Task[None], place: OpenStream, send: Any
+    ) -> None:
         while True:
             next_frame = asyncio.ensure_future(anext(frames, None))
             try:

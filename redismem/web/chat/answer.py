@@ -18,7 +18,7 @@ def frame(event: str, document: Any, event_id: str = "") -> bytes:
     return f"{head}event: {event}\ndata: ".encode() + encode_json(document) + b"\n\n"
 
 
-class Turn:
+class LiveAnswer:
     """A reply in progress. Listeners share its text, so a slow listener needs no buffer of its own."""
 
     def __init__(self, turn_id: str, session_id: str, asked: str, grace_s: float) -> None:

@@ -23,7 +23,7 @@ from redismem.session.background import Background
 from redismem.session.session import Session
 from redismem.slots import ASKED, Kind, Slots, Step
 from redismem.web.chat import offline, storing
-from redismem.web.chat.answer import Turn
+from redismem.web.chat.answer import LiveAnswer
 from redismem.web.metrics.spans import chat_span
 
 log = logging.getLogger("redismem")
@@ -72,7 +72,7 @@ class Chat:
     """True if the model's chat template requires alternating turns, see `Context.to_openai`."""
     grace_s: float = 20
     """The seconds for which an answer continues after its last listener has left, so that a client can reconnect."""
-    _live: dict[tuple[str, str, str], Turn] = field(default_factory=dict)
+    _live: dict[tuple[str, str, str], LiveAnswer] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     hidden_params: frozenset[str] = field(init=False)
@@ -86,7 +86,7 @@ class Chat:
         shown = () if self.slots is None else self.slots.shown
         return text == known or text in shown or known in shown
 
-    def live(self, namespace: str, session_id: str, turn_id: str) -> Turn | None:
+    def live(self, namespace: str, session_id: str, turn_id: str) -> LiveAnswer | None:
         """Return the answer to this turn that is in progress in this server; `None` if there is no such answer."""
         return self._live.get((namespace, session_id, turn_id))
 
@@ -98,12 +98,12 @@ class Chat:
         text: str,
         project: Background | None = None,
         ended: Callable[[], object] = bool,
-    ) -> Turn:
+    ) -> LiveAnswer:
         """Begin to answer a message in the background. A project adds its context to the prompt.
 
         `ended` is called once when the answer is stored, or has failed.
         """
-        turn = Turn(turn_id, session.id, text, self.grace_s)
+        turn = LiveAnswer(turn_id, session.id, text, self.grace_s)
         key = (namespace, session.id, turn_id)
         self._live[key] = turn
         task = asyncio.create_task(self._run_turn(turn, session, text, project))
@@ -144,7 +144,7 @@ class Chat:
         if self.model is not None:
             await self.model.aclose()
 
-    async def _run_turn(self, turn: Turn, session: Session, text: str, project: Background | None) -> None:
+    async def _run_turn(self, turn: LiveAnswer, session: Session, text: str, project: Background | None) -> None:
         try:
             try:
                 context, step = await self._remember(turn, session, text, project)
@@ -164,7 +164,7 @@ class Chat:
             turn.end(complete=False, reason="failed", seq=None, waiting_for=None)
 
     async def _remember(
-        self, turn: Turn, session: Session, text: str, project: Background | None
+        self, turn: LiveAnswer, session: Session, text: str, project: Background | None
     ) -> tuple[Context | None, Step]:
         """Store the user's message and return the context after it, or `None` if the memory cannot store it."""
         step = Step(Kind.FREE, text)
@@ -197,7 +197,7 @@ class Chat:
         """True if only the stored state can tell whether a message is a sensitive value."""
         return self.slots is not None and bool(self.slots.sensitive)
 
-    async def _check_summaries(self, turn: Turn, session: Session, context: Context) -> None:
+    async def _check_summaries(self, turn: LiveAnswer, session: Session, context: Context) -> None:
         """Show a notice if the session's summaries have failed for good. Asks Redis only if the window is long."""
         if context.window_count < 3 * context.recent_limit:
             return
@@ -205,7 +205,7 @@ class Chat:
             if (await session.info()).queued == "dead":
                 turn.notice("summary_failed", _NOTICES["summary_failed"])
 
-    async def _say(self, turn: Turn, context: Context | None, step: Step) -> None:
+    async def _say(self, turn: LiveAnswer, context: Context | None, step: Step) -> None:
         """Produce the reply until it ends or is stopped."""
         producing = asyncio.create_task(self._produce(turn, context, step))
         stop_wait = asyncio.create_task(turn.stopped.wait())
@@ -218,7 +218,7 @@ class Chat:
         if not producing.cancelled() and (failure := producing.exception()) is not None:
             raise failure
 
-    async def _produce(self, turn: Turn, context: Context | None, step: Step) -> None:
+    async def _produce(self, turn: LiveAnswer, context: Context | None, step: Step) -> None:
         if step.say is not None:
             turn.add(step.say)
         elif self.model is None:
@@ -234,7 +234,7 @@ class Chat:
                 stored = "" if context is None else " Your message is stored."
                 turn.notice("model_failed", f"{failure}{_explain(error)}.{stored} You can send it again, or go on.")
 
-    async def _stream(self, model: Model, turn: Turn, prompt: list[dict[str, Any]]) -> None:
+    async def _stream(self, model: Model, turn: LiveAnswer, prompt: list[dict[str, Any]]) -> None:
         with chat_span(model.provider, model.name):
             async for piece in model.stream(prompt, max_tokens=self.max_tokens):
                 turn.add(piece)

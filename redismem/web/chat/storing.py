@@ -12,7 +12,7 @@ from redismem.messages.message import Message
 from redismem.session.background import PROJECT_TOKENS, Background
 from redismem.session.session import Session
 from redismem.slots import Step
-from redismem.web.chat.answer import Turn
+from redismem.web.chat.answer import LiveAnswer
 
 log = logging.getLogger("redismem")
 
@@ -30,7 +30,7 @@ _NOTICES = {
 }
 
 
-async def append_question(turn: Turn, session: Session, step: Step, project: Background | None) -> Context:
+async def append_question(turn: LiveAnswer, session: Session, step: Step, project: Background | None) -> Context:
     """Append the user's message and return the context after it. Raises the errors of `append_and_read`.
 
     If replicas do not confirm the append, the chat answers all the same and shows a notice. While Redis is down, no
@@ -54,7 +54,7 @@ async def append_question(turn: Turn, session: Session, step: Step, project: Bac
     return context
 
 
-async def store_reply(turn: Turn, session: Session, context: Context) -> int | None:
+async def store_reply(turn: LiveAnswer, session: Session, context: Context) -> int | None:
     """Store the reply and return its seq. `None` means that it was not stored; a notice of the turn says why.
 
     A reply to a session that was cleared meanwhile is dropped. `context` is the context after the user's message. The
@@ -76,7 +76,7 @@ async def store_reply(turn: Turn, session: Session, context: Context) -> int | N
     return None
 
 
-async def _append_reply(turn: Turn, session: Session, context: Context, message: Message) -> int | None:
+async def _append_reply(turn: LiveAnswer, session: Session, context: Context, message: Message) -> int | None:
     options: Any = {"id": f"{turn.id}:reply"} | ({} if context.degraded else {"expect": context})
     outages_count = 0
     for _ in range(_ATTEMPTS_COUNT):
@@ -118,6 +118,6 @@ def _relax(options: dict[str, Any], now: Context) -> None:
         options["confirm"] = 0
 
 
-def notify(turn: Turn, code: str) -> None:
+def notify(turn: LiveAnswer, code: str) -> None:
     """Show the notice for this code to the listeners of a turn."""
     turn.notice(code, _NOTICES[code])

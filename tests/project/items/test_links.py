@@ -14,16 +14,16 @@ from support.project_scenes import read_project
 
 from redismem import CorruptSession, InvalidItem, Memory
 from redismem.project.items import links
-from redismem.project.items.items import Stored
+from redismem.project.items.items import StoredItem
 from redismem.project.items.links import find_broken_links
 from redismem.project.items.schema import TASK
 from redismem.project.project import Project
 
 
-def tasks(needed: Mapping[int, Sequence[int]], *, deleted: int = -1) -> dict[str, Stored]:
+def tasks(needed: Mapping[int, Sequence[int]], *, deleted: int = -1) -> dict[str, StoredItem]:
     """Create tasks from numbers, each with the numbers it depends on."""
     made = (
-        Stored(
+        StoredItem(
             TASK,
             id_of(number),
             TASK.defaults() | {"dependencies": [id_of(other) for other in others], "deleted": number == deleted},
@@ -75,7 +75,7 @@ def test_each_item_is_looked_at_once_however_many_ways_lead_there(monkeypatch: p
     looked: list[str] = []
     inner = links._follow
 
-    def counted(stored: Stored, found: Mapping[str, Stored]) -> object:
+    def counted(stored: StoredItem, found: Mapping[str, StoredItem]) -> object:
         looked.append(stored.id)
         return inner(stored, found)
 

@@ -14,13 +14,13 @@ from redismem.errors import CorruptSession, InvalidMessage, InvalidState, TooLar
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
 from redismem.protocol import scripts
-from redismem.protocol.appends import Append, Change, append_limits
+from redismem.protocol.appends import Append, StateChange, append_limits
 from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.namespace.calls import Recorded
-from redismem.protocol.quarantine import drop, of_session
+from redismem.protocol.quarantine import drop_copy, of_session
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session import edits, ending, leaving
 from redismem.protocol.session.calls import SessionCalls
@@ -84,7 +84,7 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
         edits.window(made),
         edits.edit(made, VIEW, ending.pop(VIEW, VIEW.context.messages), bool),
         made.touch(),
-        drop(of_session(made.keys), 5),
+        drop_copy(of_session(made.keys), 5),
     ]
     for call in everything:
         assert call is not None
@@ -188,8 +188,8 @@ def test_a_change_sets_and_drops() -> None:
     made = calls_of().change(merge={"a": 1, "b": UNSET, "ü": None}, waiting="a", last_intent=None, plan=UNSET)
     assert made.sets == (b"param:a", b"\x01", "param:ü".encode(), b"\xc0", b"waiting", b"\xa1a")
     assert made.drops == (b"param:b", b"last_intent")
-    assert calls_of().change() == Change()
-    assert calls_of().change(merge={}) == Change()
+    assert calls_of().change() == StateChange()
+    assert calls_of().change(merge={}) == StateChange()
 
 
 @pytest.mark.parametrize("name", ["", None, 5, b"a", ("a",), "x" * 257, "é" * 129, True])

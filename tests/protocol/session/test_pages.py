@@ -9,7 +9,7 @@ import pytest
 from redismem.errors import CorruptSession, UnsupportedFormat
 from redismem.messages.encoding import encode_message
 from redismem.originals.blocks import encode_block
-from redismem.protocol.session.pages import Block, Page, find_blocks
+from redismem.protocol.session.pages import Block, MessagePage, find_blocks
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
 ELEMENTS = [encode_message({"role": "user", "content": f"{seq}"})[0] + STAMP for seq in range(41)]
@@ -19,10 +19,10 @@ def block(first: int, last: int) -> bytes:
     return encode_block(first, ELEMENTS[first : last + 1])
 
 
-def page_of(start: int, originals_stop: int, block_count: int, *stored: Any) -> Page:
+def page_of(start: int, originals_stop: int, block_count: int, *stored: Any) -> MessagePage:
     numbers = range((start - 1) // 16, (start - 1) // 16 + block_count)
     blocks = find_blocks(numbers, dict(zip(numbers, stored, strict=False)))
-    return Page("s", "1-ab", start, originals_stop, blocks, stored[block_count:])
+    return MessagePage("s", "1-ab", start, originals_stop, blocks, stored[block_count:])
 
 
 def read_seqs(start: int, originals_stop: int, block_count: int, *stored: Any) -> list[int]:

@@ -30,7 +30,7 @@ from redismem import Memory, Settings
 from redismem.errors import ModelFailed
 from redismem.slots import Slots
 from redismem.web.chat import storing
-from redismem.web.chat.answer import Turn, parse_event_id
+from redismem.web.chat.answer import LiveAnswer, parse_event_id
 from redismem.web.chat.chat import Chat
 from redismem.workers.scheduler import Scheduler
 
@@ -91,10 +91,10 @@ async def test_a_server_that_stops_stores_the_text_so_far(memory: Memory, provid
 async def test_a_clear_while_the_question_is_being_stored_leaves_nothing_of_the_turn(
     memory: Memory, provider: Provider, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    turns: list[Turn] = []
+    turns: list[LiveAnswer] = []
     append_question, stored = storing.append_question, asyncio.Event()
 
-    async def append_later(turn: Turn, *rest: Any) -> Any:
+    async def append_later(turn: LiveAnswer, *rest: Any) -> Any:
         turns.append(turn)
         await turn.stopped.wait()
         context = await append_question(turn, *rest)
