@@ -12,7 +12,7 @@ ARGS ?=
 FLOORS := .venv-floors
 FLOORS_BESIDE := 'langgraph>=1.1' 'langgraph-checkpoint-conformance>=0.0.2' 'langgraph-checkpoint-sqlite>=3.1' \
   'openai-agents[redis,encrypt]' 'llama-index-storage-chat-store-redis>=0.8'
-FLOORS_TESTS := tests/adapters tests/mcp tests/test_extras.py tests/test_memory.py
+FLOORS_TESTS := tests/adapters tests/mcp tests/settings/test_extras.py tests/memory/test_memory.py
 # Two files need channels of a langgraph that wants a newer langchain-core. Old packages warn of themselves.
 FLOORS_OPTIONS := -W ignore::DeprecationWarning \
   --ignore tests/adapters/test_langgraph_beside.py --ignore tests/adapters/test_langgraph_upkeep.py

@@ -40,7 +40,7 @@ from benchmarks.running import (
     verdict,
 )
 from redismem import Memory, Message, Settings
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.models import Draft
 from redismem.workers.eviction import Eviction
 from redismem.workers.scheduler import Scheduler

@@ -18,7 +18,7 @@ from benchmarks.measuring import chosen_server, surroundings, table
 from benchmarks.remembered.friends import friends
 from benchmarks.running import load, options, over_lane, run, show_results
 from redismem import Settings
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.workers.strategies import from_settings
 from redismem.workers.summaries import Worker
 

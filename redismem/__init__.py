@@ -10,11 +10,13 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from redismem.context.info import Depth, Forgotten, Health, Policy, Queues, SessionEntry, SessionInfo, SessionPage
 from redismem.errors import (
     Conflict,
     CorruptSession,
     FallbackFull,
     ForgetIncomplete,
+    ForgottenSessions,
     IdReused,
     InvalidItem,
     InvalidMessage,
@@ -39,21 +41,11 @@ from redismem.errors import (
     UnsupportedFormat,
     WrongShards,
 )
-from redismem.info import (
-    Depth,
-    Forgotten,
-    ForgottenSessions,
-    Health,
-    Policy,
-    Queues,
-    SessionEntry,
-    SessionInfo,
-    SessionPage,
-)
 
 if TYPE_CHECKING:
-    from redismem.context import Context, Receipt, State, Summary
-    from redismem.memory import Memory
+    from redismem.context.context import Context
+    from redismem.context.results import Receipt, State, Summary
+    from redismem.memory.memory import Memory
     from redismem.messages.message import UNSET, Message
     from redismem.session.session import Session
     from redismem.settings.settings import Settings
@@ -108,11 +100,11 @@ __all__ = [
 
 # Loaded by their first use, so that `redismem --help` loads none of them.
 _MODULES = {
-    "Context": "redismem.context",
-    "Receipt": "redismem.context",
-    "State": "redismem.context",
-    "Summary": "redismem.context",
-    "Memory": "redismem.memory",
+    "Context": "redismem.context.context",
+    "Receipt": "redismem.context.results",
+    "State": "redismem.context.results",
+    "Summary": "redismem.context.results",
+    "Memory": "redismem.memory.memory",
     "UNSET": "redismem.messages.message",
     "Message": "redismem.messages.message",
     "Session": "redismem.session.session",

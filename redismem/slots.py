@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from redismem.context import State
+from redismem.context.results import State
 from redismem.errors import InvalidSettings
 from redismem.messages.message import UNSET
 from redismem.text.normal_forms import fold_case

@@ -18,7 +18,7 @@ from redismem.adapters.sessions import (
     refuse_unseen,
     summary_text,
 )
-from redismem.extras import from_extra
+from redismem.settings.extras import from_extra
 
 with from_extra("agent-framework", __name__):
     import agent_framework as framework

@@ -13,8 +13,8 @@ from urllib.parse import quote, unquote
 
 from redismem import InvalidSessionId, Memory, RecordConflict
 from redismem.adapters.sessions import Opened, decode_in_slices, read_or_begin
-from redismem.extras import from_extra
 from redismem.record import Change, Found, Record, Related
+from redismem.settings.extras import from_extra
 
 with from_extra("google-adk", __name__):
     from google.adk.errors.already_exists_error import AlreadyExistsError

@@ -8,11 +8,11 @@ from typing import Any
 
 from redismem import blocking
 from redismem.adapters.sessions import check_memory, decode_in_slices, join_id, make_policy, read_or_begin
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.errors import CorruptSession, InvalidMessage
-from redismem.extras import from_extra
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
 from redismem.messages.message import Message
+from redismem.settings.extras import from_extra
 
 with from_extra("langchain", __name__):
     from langchain_core.chat_history import BaseChatMessageHistory

@@ -20,7 +20,7 @@ from redismem.adapters.sessions import (
     split_id,
     summary_text,
 )
-from redismem.extras import from_extra
+from redismem.settings.extras import from_extra
 
 with from_extra("llama-index", __name__):
     from llama_index.core.base.llms.types import ChatMessage, MessageRole

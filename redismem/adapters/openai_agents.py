@@ -21,7 +21,7 @@ from redismem.adapters.sessions import (
     settle,
     summary_text,
 )
-from redismem.extras import from_extra
+from redismem.settings.extras import from_extra
 
 with from_extra("openai-agents", __name__):
     from agents import SessionSettings

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from redismem import InvalidMessage, Memory, OwnerMismatch, RecordConflict
 from redismem.adapters.sessions import Opened, decode_in_slices, join_id, read_or_begin, split_id
-from redismem.extras import from_extra
 from redismem.record import Change, Head, Record, RecordEntry
+from redismem.settings.extras import from_extra
 
 with from_extra("pydantic-ai", __name__):
     from pydantic import TypeAdapter

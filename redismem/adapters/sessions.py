@@ -23,7 +23,7 @@ from redismem import (
     SessionNotFound,
     State,
 )
-from redismem.erasure import Wanted
+from redismem.memory.erasure import Wanted
 from redismem.record import Record
 
 S = TypeVar("S")

@@ -12,8 +12,8 @@ from typing import Self
 from redismem import CorruptSession, InvalidSessionId, InvalidSettings, RedismemError
 from redismem.adapters.sessions import check_memory, check_owner, escape_id, resolve_owner, split_id
 from redismem.blocking import Memory, Record
-from redismem.extras import from_extra
 from redismem.record import Change, RecordEntry
+from redismem.settings.extras import from_extra
 
 with from_extra("strands", __name__):
     from strands.storage import Storage as _Storage

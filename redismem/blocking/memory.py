@@ -11,17 +11,18 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
-from redismem import memory
 from redismem.blocking import project as projects
 from redismem.blocking.record import Record
 from redismem.blocking.workers import WorkerThread
 from redismem.concurrency.background import ThreadBackground
 from redismem.concurrency.run_sync import blocking as _blocking
 from redismem.concurrency.run_sync import run_without_loop as _run_without_loop
-from redismem.context import Context
+from redismem.context.context import Context
+from redismem.context.info import Health, Policy
 from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
-from redismem.info import Health, Policy
+from redismem.memory import memory
+from redismem.memory.arguments import make_embedder, refuse_others
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message, TokenCounter
 from redismem.project import project as async_project
@@ -96,7 +97,7 @@ class Memory:
             embed: The callable is awaited in the workers' thread, and for questions in another thread. Each of these
                 threads has its own event loop.
         """
-        memory.refuse_others(others)
+        refuse_others(others, cls.connect)
         options = worker_options(workers, on_evict=on_evict, strategy=strategy, concurrency=concurrency)
         settings = Settings.given(settings, fallback)
         url = settings.url if url is None else url
@@ -112,7 +113,7 @@ class Memory:
 
         def make_worker_memory() -> memory.Memory:
             worker_store = open_store(connect_async(), namespace, settings, on_event, clock)
-            worker_store.embedder = memory.make_embedder(embed, settings)
+            worker_store.embedder = make_embedder(embed, settings)
             return memory.Memory(worker_store, workers=make_workers(worker_store, workers, options))
 
         thread = None if workers is False else WorkerThread(store, make_worker_memory)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from redismem.blocking.loop_thread import LoopThread
 from redismem.concurrency.forks import reset_after_fork
-from redismem.context import Receipt
-from redismem.memory import Memory
+from redismem.context.results import Receipt
+from redismem.memory.memory import Memory
 from redismem.store.store import Store
 
 

@@ -17,7 +17,7 @@ from redismem.cli.commands import COMMANDS, HELP, HELP_OF
 from redismem.cli.streams import complain, end_broken_pipe
 from redismem.cli.terminal import Stop
 from redismem.errors import InvalidItem, InvalidSessionId, InvalidSettings, RedismemError
-from redismem.extras import MissingExtra
+from redismem.settings.extras import MissingExtra
 
 
 def _make_app() -> App:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redismem.info import Depth, SessionInfo
+from redismem.context.info import Depth, SessionInfo
 from redismem.inspection.figures import duration, plural
 from redismem.inspection.work_rules import attempts_of
 from redismem.store.depths import Depths

@@ -14,11 +14,10 @@ from redismem.cli.place import open_used
 from redismem.cli.sessions import confirm
 from redismem.cli.streams import complain
 from redismem.cli.terminal import Stop, Yes, print_json, progress
-from redismem.erasure import Wanted, count_records, count_sessions
-from redismem.errors import ForgetIncomplete
-from redismem.info import ForgottenSessions
+from redismem.errors import ForgetIncomplete, ForgottenSessions
 from redismem.inspection.figures import plural, printable
-from redismem.memory import Memory
+from redismem.memory.erasure import Wanted, count_records, count_sessions
+from redismem.memory.memory import Memory
 
 
 async def forget(

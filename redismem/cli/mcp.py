@@ -18,8 +18,8 @@ from redismem.cli.stopping import hangup_signals, stop_signals
 from redismem.cli.streams import complain
 from redismem.cli.terminal import Namespace, Stop, Url
 from redismem.errors import StoreUnavailable
-from redismem.extras import require_extra
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
+from redismem.settings.extras import require_extra
 from redismem.settings.settings import Settings
 from redismem.transport.connect import EMBEDDED
 

@@ -14,7 +14,7 @@ from redismem.cli.terminal import Stop
 from redismem.errors import InvalidSettings, NotAllowed, RedismemError, StoreUnavailable
 from redismem.events import OnEvent
 from redismem.inspection.namespaces import list_names
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
 from redismem.settings.settings import Settings
 from redismem.store.availability import UNTIL_IT_DOES
 from redismem.store.open import open_store

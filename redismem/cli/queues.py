@@ -9,7 +9,7 @@ from redismem.cli.depths import wait_of
 from redismem.cli.options import DEFAULT, On, flag
 from redismem.cli.place import open_read_only
 from redismem.cli.terminal import console, print_json, print_rows
-from redismem.info import QUEUES, Depth
+from redismem.context.info import QUEUES, Depth
 from redismem.inspection.checkup import Checkup
 from redismem.inspection.figures import duration, plural
 from redismem.store.depths import Depths, depths_of

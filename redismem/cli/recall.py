@@ -19,7 +19,7 @@ from redismem.recall.recall import search_context
 from redismem.workers.archive import read_archive
 
 if TYPE_CHECKING:
-    from redismem.context import Context
+    from redismem.context.context import Context
     from redismem.messages.message import Message
 
 Found = list[tuple[str, "list[Message]"]]

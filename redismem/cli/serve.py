@@ -24,9 +24,9 @@ from redismem.cli.stopping import hangup_signals, stop_signals
 from redismem.cli.streams import complain
 from redismem.cli.terminal import Namespace, Stop, Url
 from redismem.errors import RedismemError, StoreUnavailable
-from redismem.extras import require_extra
 from redismem.inspection.doctor import has_workers
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
+from redismem.settings.extras import require_extra
 from redismem.settings.settings import Settings
 from redismem.transport.connect import EMBEDDED
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from redismem.cli.depths import failures_line
 from redismem.cli.terminal import one_line, text_of_message
-from redismem.context import Context, Summary
-from redismem.info import Policy, SessionInfo
+from redismem.context.context import Context
+from redismem.context.info import Policy, SessionInfo
+from redismem.context.results import Summary
 from redismem.inspection.figures import duration, plural, printable
 from redismem.inspection.sessions import hash_of
 from redismem.messages.message import moment

@@ -11,9 +11,9 @@ from redismem.cli.depths import failing_line
 from redismem.cli.options import DEFAULT, Full, On, Redact, Target, flag, within
 from redismem.cli.place import open_read_only, open_used
 from redismem.cli.terminal import Stop, Yes, console, one_line, print_json, print_rows
-from redismem.context import Context
+from redismem.context.context import Context
+from redismem.context.info import SessionInfo
 from redismem.errors import CorruptSession, SessionNotFound
-from redismem.info import SessionInfo
 from redismem.inspection.figures import duration, plural, printable
 from redismem.inspection.quarantine import read_live
 from redismem.inspection.sessions import Listing, hash_of, key_of, list_sessions, look, numbers_of, originals_of

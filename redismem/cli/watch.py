@@ -14,7 +14,7 @@ from redismem.cli.place import ChosenStore, open_read_only
 from redismem.cli.queues import table_of
 from redismem.cli.stopping import stop_signals, wait_for
 from redismem.cli.terminal import Namespace, Url, console
-from redismem.info import QUEUES
+from redismem.context.info import QUEUES
 from redismem.inspection.checkup import Checkup
 from redismem.store.depths import Depths, depths_of
 

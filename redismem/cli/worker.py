@@ -21,9 +21,10 @@ from redismem.cli.place import HOW_TO_NAME_REDIS, ChosenStore, open_memory
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Stop, Url, print_json
 from redismem.events import facts
-from redismem.extras import require_extra
 from redismem.inspection.figures import plural
-from redismem.memory import Memory, make_embedder
+from redismem.memory.arguments import make_embedder
+from redismem.memory.memory import Memory
+from redismem.settings.extras import require_extra
 from redismem.store.agreement import given_removals, is_given
 from redismem.store.depths import depths_of
 from redismem.workers.outcomes import SummaryOutcome

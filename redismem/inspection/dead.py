@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from redismem.context.info import SessionEntry
 from redismem.errors import UnsupportedFormat
-from redismem.info import SessionEntry
 from redismem.inspection.sessions import Info, infos_of, numbers_of
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash

@@ -7,8 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from redismem.context.info import SessionInfo
 from redismem.errors import InvalidSettings, NotAllowed, RedismemError, StoreUnavailable, WrongShards
-from redismem.info import SessionInfo
 from redismem.inspection import namespace_rules, server_rules, servers, work_rules
 from redismem.inspection.dead import list_dead
 from redismem.inspection.figures import plural

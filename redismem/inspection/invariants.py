@@ -19,7 +19,8 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from redismem.context import Context, Summary
+from redismem.context.context import Context
+from redismem.context.results import Summary
 from redismem.errors import RedismemError
 from redismem.messages.decoding import decode_messages
 from redismem.messages.gaps import gap_count, last_seqs, place_of

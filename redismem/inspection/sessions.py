@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from redismem.context import Context
+from redismem.context.context import Context
+from redismem.context.info import SessionEntry, SessionInfo
 from redismem.errors import CorruptSession, SessionNotFound, UnsupportedFormat
-from redismem.info import SessionEntry, SessionInfo
 from redismem.messages.decoding import is_gap
 from redismem.messages.message import Message
 from redismem.protocol import replies

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from redismem.info import SessionInfo
+from redismem.context.info import SessionInfo
 from redismem.inspection.sessions import info_of
 from redismem.protocol import layout, replies
 from redismem.protocol.call import Call, independent

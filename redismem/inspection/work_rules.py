@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from redismem.info import Depth
+from redismem.context.info import Depth
 from redismem.inspection.figures import duration, plural, printable
 from redismem.inspection.findings import FAIL, OK, WARN, Finding
 from redismem.protocol.namespace.holds import Hold

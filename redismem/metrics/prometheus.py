@@ -16,11 +16,11 @@ from prometheus_client.metrics_core import Metric
 
 from redismem import blocking
 from redismem.concurrency.run_sync import run_without_loop
+from redismem.context.info import QUEUES, Queues
 from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.events import Event, Op
-from redismem.info import QUEUES, Queues
 from redismem.inspection.findings import FAIL, NOT_HERE, OK, WARN, Finding
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
 from redismem.store.depths import depths_of
 from redismem.store.store import Store
 

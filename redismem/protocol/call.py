@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from redismem.context import Receipt
+from redismem.context.results import Receipt
 from redismem.errors import Unconfirmed
 from redismem.events import Op
 from redismem.protocol import scripts

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 
+from redismem.context.info import Policy
 from redismem.errors import InvalidSettings
-from redismem.info import Policy
 from redismem.messages.zones import check_zone
 from redismem.settings.environment import LONGEST_S
 

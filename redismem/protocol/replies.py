@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from redismem.context import Context, Receipt, State, Summary
+from redismem.context.context import Context
+from redismem.context.info import SessionInfo
+from redismem.context.results import Receipt, State, Summary
 from redismem.errors import (
     Conflict,
     CorruptSession,
@@ -18,7 +20,6 @@ from redismem.errors import (
     TooLarge,
     UnsupportedFormat,
 )
-from redismem.info import SessionInfo
 from redismem.messages.decoding import StoredMessages
 from redismem.messages.gaps import gap_count, last_seqs
 from redismem.messages.values import Undecodable, decode_value

@@ -14,9 +14,9 @@ from time import monotonic
 from redismem.concurrency.callbacks import run_callback_within
 from redismem.errors import InvalidSettings, ModelFailed, ProviderUnavailable
 from redismem.events import facts
-from redismem.extras import MissingExtra, require_extra
 from redismem.models import open_embeddings
 from redismem.originals.vectors import mark_of
+from redismem.settings.extras import MissingExtra, require_extra
 from redismem.settings.settings import Settings
 
 log = logging.getLogger("redismem")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.errors import StoreUnavailable
 from redismem.events import facts
 from redismem.messages.message import Message

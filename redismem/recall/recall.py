@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.errors import CorruptSession, StoreUnavailable, UnsupportedFormat
 from redismem.events import facts
 from redismem.formats.recalled import FRAME_TOKENS, format_line, line_tokens

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
-from redismem.context import Context, Receipt
+from redismem.context.context import Context
+from redismem.context.results import Receipt
 from redismem.errors import InvalidSettings, NotInWindow, SessionNotFound
 from redismem.events import Op
 from redismem.messages.coercion import Shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.errors import Conflict, InvalidMessage, NotInWindow, TooLarge
 from redismem.formats.reading import calls_in, results
 from redismem.formats.sections import speaker_of

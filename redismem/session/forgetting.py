@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
-from redismem.context import Summary
+from redismem.context.info import Forgotten
+from redismem.context.results import Summary
 from redismem.errors import TooLarge
-from redismem.info import Forgotten
 from redismem.messages.message import Message
 from redismem.models.extractive.summarizer import Extractive, compose
 from redismem.originals.blocks import block_number, unpacked_bytes

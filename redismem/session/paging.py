@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.errors import InvalidSessionId, SessionNotFound
 from redismem.formats.tool_groups import begins_inside, cut_after, cut_before, links, newest_within
 from redismem.messages.decoding import is_gap

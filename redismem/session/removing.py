@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from redismem.context.info import Forgotten
 from redismem.errors import SessionNotFound
-from redismem.info import Forgotten
 from redismem.protocol import layout
 from redismem.protocol.call import Call
 from redismem.protocol.session.calls import SessionCalls

@@ -7,7 +7,8 @@ import json
 from collections.abc import Sequence
 from typing import Protocol
 
-from redismem.context import Context, Receipt
+from redismem.context.context import Context
+from redismem.context.results import Receipt
 from redismem.errors import CorruptSession, IdReused, StoreUnavailable
 from redismem.messages.coercion import Shape
 from redismem.messages.decoding import decode_messages

@@ -8,9 +8,10 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from redismem.concurrency.offload import run_both
-from redismem.context import Context, Receipt
+from redismem.context.context import Context
+from redismem.context.info import Policy, SessionInfo
+from redismem.context.results import Receipt
 from redismem.errors import CorruptSession, SessionNotFound
-from redismem.info import Policy, SessionInfo
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.protocol.ids import session_hash

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from redismem.context import State
+from redismem.context.results import State
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.state import StateChanges
 from redismem.store.store import Store

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+from redismem.context.info import Health
 from redismem.errors import StoreUnavailable
 from redismem.events import facts
-from redismem.info import Health
 from redismem.protocol.call import Call
 from redismem.protocol.ids import now_ms
 from redismem.protocol.keys import Keys

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from redismem.info import QUEUES, Depth, Queues
+from redismem.context.info import QUEUES, Depth, Queues
 from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import Keys, ShardKeys
 from redismem.protocol.namespace.holds import Ticking, ticking

@@ -11,10 +11,11 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from redismem.concurrency.callbacks import ENDING
-from redismem.context import Context, Receipt, State
+from redismem.context.context import Context
+from redismem.context.info import SessionInfo
+from redismem.context.results import Receipt, State
 from redismem.errors import Conflict
 from redismem.events import Event, OnEvent, Op, facts, unquoted
-from redismem.info import SessionInfo
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.queue.calls import Job

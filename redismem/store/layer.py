@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from redismem.info import Health
+from redismem.context.info import Health
 from redismem.protocol.call import Call
 
 T = TypeVar("T")

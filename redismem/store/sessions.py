@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redismem.info import SessionEntry, SessionPage
+from redismem.context.info import SessionEntry, SessionPage
 from redismem.protocol.namespace.sessions import SessionsReader, encode_cursor
 from redismem.store.store import Store
 

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Coroutine
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from redismem.context.info import Health
 from redismem.errors import CorruptSession, RedismemError, StoreUnavailable
 from redismem.events import Op, facts
-from redismem.info import Health
 from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms

@@ -68,7 +68,7 @@ class Edge:
             return
         headers = dict(scope["headers"])
         whole = scope.get("extensions", _EMPTY).get(WHOLE)
-        answer = EdgeResponse(send, scope, whole, self._allowed_origin(headers))
+        answer = Response(send, scope, whole, self._allowed_origin(headers))
         # Routes get the path undecoded, so that the %2F of a session id does not separate segments.
         path = scope["path"] = scope["raw_path"].decode("latin-1")
         begun_s = monotonic()
@@ -88,13 +88,7 @@ class Edge:
             self._service.meters.request(route_of(path), scope["method"], answer.status, ended_s - begun_s)
 
     async def _answer(
-        self,
-        scope: Scope,
-        path: str,
-        headers: dict[bytes, bytes],
-        receive: Receive,
-        answer: EdgeResponse,
-        begun_s: float,
+        self, scope: Scope, path: str, headers: dict[bytes, bytes], receive: Receive, answer: Response, begun_s: float
     ) -> None:
         service, method = self._service, scope["method"]
         if len(headers) < len(scope["headers"]):
@@ -130,7 +124,7 @@ class Edge:
                     await self._route(scope, _replay_body(body, receive), answer)
 
     async def _answer_open(
-        self, scope: Scope, path: str, headers: dict[bytes, bytes], receive: Receive, answer: EdgeResponse
+        self, scope: Scope, path: str, headers: dict[bytes, bytes], receive: Receive, answer: Response
     ) -> None:
         """Answer a request that needs no key. Raises Problem."""
         method = scope["method"]
@@ -142,7 +136,7 @@ class Edge:
         else:
             await self._route(scope, receive, answer)
 
-    async def _route(self, scope: Scope, receive: Receive, answer: EdgeResponse) -> None:
+    async def _route(self, scope: Scope, receive: Receive, answer: Response) -> None:
         """Pass a request to the routes, a HEAD to the route of GET: the server drops the body. Raises Problem."""
         method, path = scope["method"], scope["path"]
         if method == "HEAD" and not is_stream(path):
@@ -187,7 +181,7 @@ def _is_own(host: str) -> bool:
         return False
 
 
-class EdgeResponse:
+class Response:
     """The answer to one request. Adds the headers that every answer has."""
 
     def __init__(self, send: Send, scope: Scope, whole: Whole | None, allowed_origin: bytes | None) -> None:
@@ -235,7 +229,7 @@ class EdgeResponse:
         await self.send({"type": "http.response.body", "body": b""})
 
 
-async def _send_page(method: str, path: str, headers: dict[bytes, bytes], answer: EdgeResponse) -> None:
+async def _send_page(method: str, path: str, headers: dict[bytes, bytes], answer: Response) -> None:
     """Send a file of the page. Raises Problem."""
     file_answer = respond_with_page(path, headers.get(b"if-none-match", b""), headers.get(b"accept-encoding", b""))
     if file_answer is None:
@@ -246,7 +240,7 @@ async def _send_page(method: str, path: str, headers: dict[bytes, bytes], answer
 
 
 async def _send_file(
-    method: str, status: int, headers: list[tuple[bytes, bytes]], body: bytes, answer: EdgeResponse
+    method: str, status: int, headers: list[tuple[bytes, bytes]], body: bytes, answer: Response
 ) -> None:
     """Send bytes that are the same for all clients. Raises Problem: method_not_allowed."""
     if method not in ("GET", "HEAD"):

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from redismem.errors import CorruptSession, SessionNotFound, UnsupportedFormat
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
 from redismem.messages.message import Message
 from redismem.text.plain import pieces
 

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
+from redismem.context.info import SessionEntry, SessionInfo
 from redismem.errors import CorruptSession, SessionNotFound, UnsupportedFormat
-from redismem.info import SessionEntry, SessionInfo
 from redismem.inspection.sessions import infos_of
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
 from redismem.messages.message import Message
 from redismem.originals.fields import searchable_texts
 from redismem.originals.signatures import QUESTION_STEMS

@@ -11,7 +11,7 @@ from typing import Any
 
 from redismem.errors import StoreUnavailable
 from redismem.inspection.checkup import Checkup
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
 from redismem.project.project import Project
 from redismem.session.session import Session
 from redismem.web.access import Access, Caller

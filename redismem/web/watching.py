@@ -10,7 +10,7 @@ from typing import Any
 from redismem.errors import RedismemError
 from redismem.events import facts
 from redismem.inspection.watching import Look, changes_of
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
 from redismem.web.chat.answer import HEARTBEAT_S, frame
 
 log = logging.getLogger("redismem")

@@ -12,10 +12,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 
-from redismem.info import Queues
+from redismem.context.info import Queues
 from redismem.inspection.checkup import Checkup
 from redismem.inspection.findings import Finding
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
 from redismem.metrics.prometheus import Metrics
 from redismem.web.http.failures import contain
 from redismem.web.http.protocol import LimitedProtocol

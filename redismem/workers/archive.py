@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from redismem.concurrency.forks import reset_after_fork
-from redismem.context import Context, State, Summary
+from redismem.context.context import Context
+from redismem.context.info import Policy
+from redismem.context.results import State, Summary
 from redismem.errors import InvalidSettings
-from redismem.info import Policy
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable, decode_value, pack_unchecked, replace_non_finite
 

@@ -7,9 +7,9 @@ import logging
 from functools import partial
 
 from redismem.concurrency.callbacks import run_callback_within
+from redismem.context.info import SessionEntry
 from redismem.errors import RedismemError
 from redismem.events import Op, facts
-from redismem.info import SessionEntry
 from redismem.protocol import layout
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys, ShardKeys, is_session_id

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from redismem.context.info import SessionEntry
 from redismem.errors import RedismemError, StoreUnavailable
 from redismem.events import Op, facts
-from redismem.info import SessionEntry
 from redismem.protocol.keys import ShardKeys, is_session_id
 from redismem.protocol.owner import calls
 from redismem.protocol.owner.calls import LONGEST_MS

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from redismem.concurrency.forks import reset_after_fork
 from redismem.concurrency.loops import at_loop_end, run_on
-from redismem.context import Receipt
+from redismem.context.results import Receipt
 from redismem.errors import InvalidSettings
 from redismem.events import facts
 from redismem.store.store import Store

@@ -6,9 +6,9 @@ import logging
 import time
 from collections.abc import Sequence
 
+from redismem.context.info import SessionEntry
 from redismem.errors import StoreUnavailable
 from redismem.events import Op, facts
-from redismem.info import SessionEntry
 from redismem.protocol.namespace.holds import note_recent
 from redismem.store.agreement import NEAR_LIMIT, is_given
 from redismem.store.store import Store

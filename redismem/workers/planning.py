@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redismem.context import Context, Summary
+from redismem.context.context import Context
+from redismem.context.results import Summary
 from redismem.formats.tool_groups import cut_before, open_calls
 from redismem.messages.message import Message
 from redismem.settings.settings import Settings

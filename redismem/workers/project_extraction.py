@@ -12,7 +12,7 @@ import random
 import re
 from collections import Counter
 
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.errors import ModelFailed, ProviderUnavailable
 from redismem.events import facts
 from redismem.models import ChatModel

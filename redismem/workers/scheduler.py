@@ -21,7 +21,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from redismem.concurrency.callbacks import run_callback
 from redismem.concurrency.loops import call_on
-from redismem.context import Receipt
+from redismem.context.results import Receipt
 from redismem.errors import InvalidSettings, RedismemError
 from redismem.events import facts
 from redismem.models import ChatModel

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
 
-from redismem.context import Summary
+from redismem.context.results import Summary
 from redismem.errors import InvalidSettings
 from redismem.events import facts
 from redismem.messages.message import Message

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from redismem.concurrency.callbacks import run_callback_within
-from redismem.context import Summary
+from redismem.context.results import Summary
 from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError
 from redismem.events import facts, unquoted
 from redismem.messages.message import Message

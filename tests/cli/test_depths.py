@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redismem.cli.depths import failures_line
-from redismem.info import SessionInfo
+from redismem.context.info import SessionInfo
 
 
 @pytest.mark.parametrize(

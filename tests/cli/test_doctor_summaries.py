@@ -14,7 +14,7 @@ from support.writers import Echo
 
 import redismem.blocking
 from redismem import Memory, Settings
-from redismem.info import Depth
+from redismem.context.info import Depth
 from redismem.inspection import work_rules
 from redismem.protocol.namespace.holds import Hold
 from redismem.protocol.queue.provider_pauses import Pause

@@ -20,7 +20,7 @@ from support.writers import Echo, call_message, fill
 import redismem
 from redismem import Message, Settings, StoreUnavailable
 from redismem.blocking import memory as blocking
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.errors import ModelFailed
 from redismem.events import Event
 from redismem.protocol.ids import session_hash

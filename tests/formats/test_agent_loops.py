@@ -13,7 +13,7 @@ from support.redis_server import RedisServer
 from support.request_rules import faults
 
 from redismem import Memory, Session, Settings
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.messages.message import Message
 from redismem.models import Draft
 from redismem.text.plain import render_message

@@ -12,7 +12,8 @@ from support.agent_loops import FORMS, PAIRS, Loop, Payload, hosted, pair
 from support.request_rules import faults
 
 from redismem import Session, Settings
-from redismem.context import Context, State
+from redismem.context.context import Context
+from redismem.context.results import State
 from redismem.formats.sections import may_hold_calls
 from redismem.formats.tool_groups import cut_after, cut_before
 from redismem.messages.decoding import StoredMessages

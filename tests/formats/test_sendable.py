@@ -15,7 +15,7 @@ from support.provider_rules import check_sendable
 from support.views import assistant, chat_call, chat_result, user
 
 from redismem import Message, Session
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.formats.openai_chat import chat_messages
 from redismem.formats.sendable import replace_unsendable
 

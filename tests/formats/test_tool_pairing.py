@@ -12,7 +12,8 @@ from support.provider_rules import complaints, ids_of
 from support.stores import Store
 
 from redismem import Session, Settings
-from redismem.context import Context, State
+from redismem.context.context import Context
+from redismem.context.results import State
 from redismem.messages.decoding import StoredMessages
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.json_values import texts, values
 
 from redismem import InvalidMessage, InvalidState, Message, Session
-from redismem.context import Summary
+from redismem.context.results import Summary
 from redismem.messages import values as values_module
 from redismem.messages.decoding import decode_messages
 from redismem.messages.encoding import encode_message

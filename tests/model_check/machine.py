@@ -15,7 +15,7 @@ from model_check.session import GAP, Entry
 from model_check.steps import SETTINGS, Seen, Steps, entry_of
 from redismem import Conflict, InvalidMessage, Policy, Receipt, TooLarge
 from redismem.concurrency.run_sync import run_without_loop
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.protocol.call import Call
 from redismem.protocol.owners import encode_owner
 from redismem.protocol.policy import encode_policy

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from model_check.session import GAP, Entry, SeenSession, SessionModel
-from redismem.context import Receipt, Summary
+from redismem.context.results import Receipt, Summary
 from redismem.originals.blocks import block_number
 from redismem.settings.settings import Settings
 

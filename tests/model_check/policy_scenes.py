@@ -8,7 +8,7 @@ from model_check.model import INDEXES
 from model_check.scenes import torn_and_swept
 from model_check.work_machine import WorkMachine
 from model_check.work_scenes import bring_into, variants
-from redismem.info import Policy
+from redismem.context.info import Policy
 
 
 def used_under_a_policy(machine: WorkMachine, name: str, policy: Policy) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from redismem.context import Receipt, Summary
+from redismem.context.results import Receipt, Summary
 
 
 class SeenSession(NamedTuple):

@@ -18,7 +18,8 @@ from model_check.session import Entry, SessionModel
 from model_check.work_model import Claim, WorkModel
 from redismem import Settings, TooLarge
 from redismem.concurrency.run_sync import run_without_loop
-from redismem.context import Context, Summary
+from redismem.context.context import Context
+from redismem.context.results import Summary
 from redismem.inspection import check
 from redismem.inspection.invariants import Violation
 from redismem.messages.encoding import encode_message

@@ -11,7 +11,7 @@ from typing import Any
 
 from model_check.model import HANDOVER_MS, INDEXES, QUEUES, Model
 from model_check.session import Entry, SessionModel
-from redismem.context import Summary
+from redismem.context.results import Summary
 from redismem.originals.blocks import block_number
 from redismem.protocol.call import Call
 from redismem.protocol.queue.calls import Job

@@ -13,7 +13,7 @@ from support.stores import LONG_DEADLINES, Store
 
 from redismem import InvalidItem, InvalidMessage, Memory, Message, TooLarge
 from redismem.blocking import memory as blocking
-from redismem.context import Summary
+from redismem.context.results import Summary
 from redismem.project.project import Project
 from redismem.text.plain import pieces
 

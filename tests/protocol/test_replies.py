@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from redismem.context import Receipt
+from redismem.context.results import Receipt
 from redismem.errors import Conflict, CorruptSession, RedismemError, ScriptFailed, TooLarge, UnsupportedFormat
 from redismem.messages.encoding import encode_message
 from redismem.messages.values import Undecodable, encode_value

@@ -9,7 +9,7 @@ from support.checks import user
 from support.stored import read_namespace
 
 from redismem import ForgetIncomplete, Memory
-from redismem.erasure import Wanted, count_records
+from redismem.memory.erasure import Wanted, count_records
 from redismem.record import Change
 
 TEXT = b"my name is Ann"

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 # Floors, from the ground up. A room is a folder, or a module that lies directly in redismem/. It imports rooms of the
 # floors below, and of its own floor as long as that makes no circle.
 FLOORS = (
-    "errors events info extras",
+    "errors events",
     "settings concurrency messages",
     "formats",
     "text context",
@@ -30,7 +30,7 @@ FLOORS = (
     "recall",
     "session record",
     "project",
-    "workers inspection erasure",
+    "workers inspection",
     "memory",
     "__init__ blocking metrics web adapters mcp",
     "cli",
@@ -49,7 +49,7 @@ NEVER = {
     "cli": "protocol",
 }
 # `import redismem` stays small.
-FRONT_DOOR = {"errors", "settings", "messages", "context", "info", "memory", "session"}
+FRONT_DOOR = {"errors", "settings", "messages", "context", "memory", "session"}
 DOORS = {
     "redis": "transport",
     "hiredis": "transport",

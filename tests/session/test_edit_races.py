@@ -18,7 +18,7 @@ from support.stores import Store
 
 import redismem.blocking
 from redismem import Conflict, Memory, NotInWindow, Session, Settings
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.models import Draft
 from redismem.protocol.session import ending, replacing
 from redismem.protocol.session.edits import Edit, edit, window

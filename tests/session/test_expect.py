@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from redismem import Conflict, IdReused, InvalidMessage, Memory, Message, Session, SessionNotFound
-from redismem.context import Context, Receipt
+from redismem.context.context import Context
+from redismem.context.results import Receipt
 
 USER = {"role": "user", "content": "Where is my order?"}
 REPLY = {"role": "assistant", "content": "On its way."}

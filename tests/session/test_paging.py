@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.conversations import Conversation, conversations, is_closed
 
-from redismem.context import Context, State, Summary
+from redismem.context.context import Context
+from redismem.context.results import State, Summary
 from redismem.messages.message import Message
 from redismem.session.paging import check, is_before, narrow
 

@@ -13,7 +13,7 @@ from support.provider_rules import complaints
 from support.stores import Store
 
 from redismem import Session, Settings
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.errors import NotInWindow
 from redismem.models import open_extractive
 from redismem.workers.strategies import Summarize, Trim

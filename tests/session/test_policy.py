@@ -12,7 +12,7 @@ from support.writers import chat_message
 
 from redismem import InvalidSettings, Message, Policy, Settings
 from redismem.blocking import memory as blocking
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.inspection import quarantine
 from redismem.inspection.check import check
 from redismem.workers.eviction import Eviction

@@ -13,8 +13,8 @@ from support.cluster_servers import ClusterServers
 from support.redis_server import free_port
 
 from redismem import Memory, Policy, Queues, Settings
+from redismem.context.info import QUEUES, Depth
 from redismem.events import Event
-from redismem.info import QUEUES, Depth
 from redismem.store.depths import depths_of
 from redismem.workers.scheduler import Scheduler
 

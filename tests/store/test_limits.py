@@ -15,7 +15,7 @@ from support.stores import Store
 from support.writers import Echo, chat_message
 
 from redismem import Memory, Settings
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace.calls import Recorded
 from redismem.store.agreement import limit_to_record, session_limit

@@ -10,7 +10,8 @@ from support.checks import user
 from support.http_service import serve_memory
 
 from redismem import Conflict, Memory, Session
-from redismem.context import Context, Receipt
+from redismem.context.context import Context
+from redismem.context.results import Receipt
 
 
 async def read_after_changes(session: Session) -> Context:

@@ -13,7 +13,7 @@ from support.redis_server import RedisServer
 from support.writers import Echo, fill
 
 from redismem import Memory, Settings
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.models import Draft
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from redismem import Memory, Session, Settings
-from redismem.context import Summary
+from redismem.context.results import Summary
 from redismem.inspection.check import check
 from redismem.protocol.call import Call
 from redismem.protocol.queue.calls import Job

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from redismem import Memory
-from redismem.context import Summary
+from redismem.context.results import Summary
 from redismem.messages.gaps import encode_gap
 from redismem.protocol.session import pages
 from redismem.recall.originals import Originals

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from redismem import Memory
-from redismem.context import Context, State
+from redismem.context.context import Context
+from redismem.context.results import State
 from redismem.inspection.check import check
 from redismem.messages.gaps import encode_gap
 from redismem.messages.message import Message

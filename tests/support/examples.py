@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from redismem import Memory, Session
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.errors import ModelFailed, ProviderUnavailable
 from redismem.protocol.queue.depths import members
 from support.clock import T0, Clock

@@ -49,7 +49,7 @@ ON_BOTH_STORES = (
     "session/test_edits.py",
     "session/test_pins.py",
     "session/test_state.py",
-    "test_memory.py",
+    "memory/test_memory.py",
     "transport/test_contract.py",
     "web/chat/test_chat.py",
     "workers/test_beginning.py",

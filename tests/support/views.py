@@ -6,7 +6,8 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-from redismem.context import Context, State, Summary
+from redismem.context.context import Context
+from redismem.context.results import State, Summary
 from redismem.messages.message import Message
 from support.converse_rules import check_converse
 from support.openai_rules import check_chat, check_responses

@@ -15,9 +15,10 @@ from rich.console import Console
 from support.selection import EVERYTHING
 
 from redismem.cli import session_view
-from redismem.context import Context, State, Summary
+from redismem.context.context import Context
+from redismem.context.info import SessionInfo
+from redismem.context.results import State, Summary
 from redismem.formats.tool_groups import cut_after, cut_before, links, open_calls
-from redismem.info import SessionInfo
 from redismem.messages.decoding import decode_messages
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message

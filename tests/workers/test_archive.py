@@ -20,9 +20,10 @@ from support.json_values import messages as payloads
 
 from redismem import Memory, Message, Policy
 from redismem.cli.session_view import document
-from redismem.context import Context, State, Summary
+from redismem.context.context import Context
+from redismem.context.info import SessionInfo
+from redismem.context.results import State, Summary
 from redismem.errors import InvalidSettings
-from redismem.info import SessionInfo
 from redismem.workers.archive import JsonlArchive, read_archive, validate_on_evict
 
 counts = st.integers(0, 2**53)

@@ -16,7 +16,7 @@ from support.stores import Store
 from support.writers import Echo, chat_message, fill
 
 from redismem import Memory, Settings
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.protocol.layout import counters
 from redismem.workers.archive import JsonlArchive
 from redismem.workers.eviction import Eviction

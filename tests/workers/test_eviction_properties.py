@@ -21,7 +21,7 @@ from support.examples import (
 )
 from support.writers import Echo, chat_message
 
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.protocol.layout import counters
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker

@@ -15,7 +15,7 @@ from support.worked import drain_at
 from support.writers import Echo, fill
 
 from redismem import CorruptSession, Message, Settings
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.errors import ModelFailed, ProviderUnavailable
 from redismem.events import FACTS
 from redismem.protocol.ids import session_hash

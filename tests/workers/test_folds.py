@@ -7,7 +7,7 @@ from support.stores import Store
 from support.worked import WorkerParts, open_with, ranges
 from support.writers import Echo, fill
 
-from redismem.context import Summary
+from redismem.context.results import Summary
 from redismem.workers.planning import plan
 from redismem.workers.summaries import Worker
 

@@ -12,7 +12,7 @@ from support.stores import Store
 from support.writers import Echo, chat_message, fill
 
 from redismem import Settings
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 

@@ -20,7 +20,7 @@ from support.examples import (
 from support.writers import Echo, chat_message
 
 import redismem
-from redismem.context import Summary
+from redismem.context.results import Summary
 from redismem.models import Draft
 from redismem.text.plain import clean_text
 from redismem.workers.summaries import Worker

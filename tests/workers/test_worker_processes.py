@@ -20,7 +20,7 @@ from support.waiting import START_S, wait_until
 from support.writers import Echo
 
 from redismem import Memory
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.protocol.queue.depths import members
 from redismem.workers.summaries import Worker
 

@@ -1,6 +1,6 @@
 """LangGraph: a checkpoint saver and a store over records. They need Redis 7 or Valkey, and no modules."""
 
-from redismem.extras import from_extra
+from redismem.settings.extras import from_extra
 
 with from_extra("langgraph", __name__):
     from redismem.adapters.langgraph.saver import RedismemSaver

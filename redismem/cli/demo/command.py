@@ -9,7 +9,7 @@ from redismem.cli.demo import filling
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory
 from redismem.cli.session_view import role_style, show_messages
 from redismem.cli.terminal import OwnNamespace, Stop, Url, console, one_line, text_of_message
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.errors import RedismemError
 from redismem.inspection.figures import printable
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from redismem.memory import Memory
+    from redismem.memory.memory import Memory
     from redismem.project.project import Project
     from redismem.session.session import Session
 

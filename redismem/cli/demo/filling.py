@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import Any
 
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
 from redismem.project.project import Project
 from redismem.session.session import Session
 from redismem.slots import Slots

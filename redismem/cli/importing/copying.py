@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 from redismem.adapters.sessions import join_id
 from redismem.cli.importing.sources import Conversation, Payload, Unreadable
-from redismem.context import Context, Receipt
+from redismem.context.context import Context
+from redismem.context.info import Policy
+from redismem.context.results import Receipt
 from redismem.errors import Conflict, NotAllowed, OwnerMismatch, RedismemError, StoreUnavailable
-from redismem.info import Policy
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
 from redismem.messages.message import Message
 from redismem.session.session import Session
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from redismem.cli.replay.transcripts import BadLine, Transcript, first_difference, lines, parse, turns
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.errors import Conflict, RedismemError, StoreUnavailable
 from redismem.events import Op
 from redismem.inspection.check import check_session
 from redismem.inspection.loading import warm_up
 from redismem.inspection.weight import stored_bytes
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
 from redismem.messages.message import Message
 from redismem.session.session import Session
 from redismem.workers.outcomes import SummaryOutcome

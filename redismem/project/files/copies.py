@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from redismem.concurrency.offload import run_apart
-from redismem.context import Context, Summary
+from redismem.context.context import Context
+from redismem.context.info import Policy
+from redismem.context.results import Summary
 from redismem.errors import InvalidItem, InvalidSessionId, InvalidSettings
-from redismem.info import Policy
 from redismem.messages.decoding import StoredMessages
 from redismem.messages.encoding import encode_message
 from redismem.messages.gaps import fill_gaps, last_seqs

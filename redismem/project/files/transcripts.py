@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from redismem.context import Context
+from redismem.context.context import Context
+from redismem.context.info import Policy
 from redismem.errors import Conflict, InvalidItem, InvalidMessage, SessionExists, SessionNotFound, TooLarge
-from redismem.info import Policy
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
 from redismem.project.files import copies

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
-from redismem.context import Receipt
+from redismem.context.results import Receipt
 from redismem.errors import Conflict, InvalidItem
 from redismem.messages.message import Message
 from redismem.project.items import fields

@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
+from redismem.context.info import SessionEntry
 from redismem.errors import UnsupportedFormat, WrongShards
 from redismem.events import Op
-from redismem.info import SessionEntry
 from redismem.protocol import layout
 from redismem.protocol.call import Call, Command, independent, script_call
 from redismem.protocol.ids import nonce

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from redismem.context.info import SessionEntry, SessionPage
 from redismem.events import Op
-from redismem.info import SessionEntry, SessionPage
 from redismem.protocol.call import Call, Command, independent
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace.calls import name_of, scored_members

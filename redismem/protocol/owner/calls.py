@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from redismem.context.info import SessionEntry
 from redismem.events import Op
-from redismem.info import SessionEntry
 from redismem.messages.values import Undecodable
 from redismem.protocol import layout
 from redismem.protocol.call import Call, Command, independent, script_call

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from redismem.context import Context, Summary
+from redismem.context.context import Context
+from redismem.context.info import SessionEntry
+from redismem.context.results import Summary
 from redismem.events import Op
-from redismem.info import SessionEntry
 from redismem.messages.message import Message
 from redismem.originals.fields import merged_number
 from redismem.protocol import layout, replies

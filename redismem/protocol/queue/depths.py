@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from redismem.context.info import Depth, SessionEntry
 from redismem.events import Op
-from redismem.info import Depth, SessionEntry
 from redismem.protocol import layout
 from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import Keys, ShardKeys

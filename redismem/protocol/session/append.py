@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from redismem.context import Receipt
+from redismem.context.results import Receipt
 from redismem.errors import InvalidMessage, TooLarge
 from redismem.events import Op
 from redismem.messages.coercion import Shape, check_role_or_type

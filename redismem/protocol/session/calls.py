@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
-from redismem.context import Context, Receipt, State
+from redismem.context.context import Context
+from redismem.context.info import Policy, SessionInfo
+from redismem.context.results import Receipt, State
 from redismem.errors import InvalidMessage, InvalidState
 from redismem.events import Op
-from redismem.info import Policy, SessionInfo
 from redismem.messages.coercion import ROLES, Shape, check_role_or_type
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import PINNED_ROLES, STAMP_BYTES, Message, TokenCounter

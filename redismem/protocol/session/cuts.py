@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from redismem.context import Summary
+from redismem.context.results import Summary
 from redismem.errors import NotInWindow, TooLarge
 from redismem.messages.decoding import StoredMessages
 from redismem.messages.gaps import gap_count

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.events import Op
 from redismem.messages.decoding import split_elements
 from redismem.messages.gaps import place_of

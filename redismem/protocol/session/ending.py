@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from redismem.context import Receipt
+from redismem.context.results import Receipt
 from redismem.errors import NotInWindow
 from redismem.events import Op
 from redismem.messages.coercion import Shape

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from redismem.context import Context, Receipt
+from redismem.context.context import Context
+from redismem.context.results import Receipt
 
 Expected = int | Context | Receipt
 """Something a caller has seen of a session: a Context, a Receipt, or the last seq alone."""

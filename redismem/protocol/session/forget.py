@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from redismem.context import Summary
+from redismem.context.results import Summary
 from redismem.errors import NotInWindow
 from redismem.events import Op
 from redismem.formats.tool_groups import add_groups

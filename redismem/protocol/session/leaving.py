@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.events import Op
 from redismem.formats.tool_groups import cut_before
 from redismem.messages.gaps import place_of

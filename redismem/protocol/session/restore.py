@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from redismem.context import Summary
+from redismem.context.results import Summary
 from redismem.messages.decoding import StoredMessages, decode_messages, split_elements
 from redismem.messages.gaps import gap_count, last_seqs, seqs_count
 from redismem.messages.message import Message

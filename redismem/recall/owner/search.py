@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence, Set
 from functools import partial
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart, run_both
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.errors import CorruptSession, InvalidSessionId, RedismemError, StoreUnavailable, UnsupportedFormat
 from redismem.events import Op, facts
 from redismem.formats.recalled import OWNER_FRAME_TOKENS, SESSION_TOKENS

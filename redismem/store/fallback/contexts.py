@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from redismem.concurrency.expiry import Expiry
-from redismem.context import Context, Receipt
+from redismem.context.context import Context
+from redismem.context.results import Receipt
 from redismem.protocol import layout, replies
 from redismem.protocol.appends import Append
 from redismem.protocol.ids import now_ms

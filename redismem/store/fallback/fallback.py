@@ -16,10 +16,11 @@ from typing import Any, TypeVar, cast
 
 from redismem.concurrency import forks
 from redismem.concurrency.background import Background
-from redismem.context import Context, Receipt, State
+from redismem.context.context import Context
+from redismem.context.info import Health, SessionInfo
+from redismem.context.results import Receipt, State
 from redismem.errors import StoreUnavailable
 from redismem.events import Op, Outage, facts
-from redismem.info import Health, SessionInfo
 from redismem.protocol import layout
 from redismem.protocol.call import Call
 from redismem.protocol.ids import now_ms

@@ -6,7 +6,8 @@ import re
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from redismem.context import Context, Receipt
+from redismem.context.context import Context
+from redismem.context.results import Receipt
 from redismem.errors import IdReused, InvalidMessage
 from redismem.web.access import Caller
 from redismem.web.api import schemas

@@ -11,8 +11,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
+from redismem.context.info import Policy
 from redismem.errors import RedismemError, SessionNotFound, StoreUnavailable
-from redismem.info import Policy
 from redismem.messages.message import Message
 from redismem.messages.zones import find_zone
 from redismem.session.session import Session

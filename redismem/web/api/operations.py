@@ -12,7 +12,7 @@ from fastapi.responses import PlainTextResponse
 
 from redismem.errors import RedismemError
 from redismem.inspection import dead, servers
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
 from redismem.store.depths import depths_of
 from redismem.web.api import operations_schemas as schemas
 from redismem.web.api.sessions import TheCaller, TheMemory, TheService, service_of

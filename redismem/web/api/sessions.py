@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
+from redismem.context.info import Policy
 from redismem.errors import CorruptSession
-from redismem.info import Policy
 from redismem.inspection.quarantine import read_live
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
 from redismem.messages.decoding import is_gap
 from redismem.messages.message import UNSET
 from redismem.session.session import Session

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from redismem.concurrency.callbacks import run_callback
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.errors import ModelFailed, NotAllowed, RedismemError, StoreUnavailable, TooLarge
 from redismem.events import facts, unquoted
 from redismem.formats.alternation import alternate_roles

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from itertools import islice
 
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.messages.message import Message
 from redismem.originals.signatures import QUESTION_STEMS
 from redismem.text.sentences import split_sentences

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from redismem.context import Context
+from redismem.context.context import Context
 from redismem.errors import Conflict, IdReused, RedismemError, StoreUnavailable, TooLarge, Unconfirmed
 from redismem.events import facts
 from redismem.messages.message import Message

@@ -11,7 +11,8 @@ from typing import Any, Literal, NoReturn
 import msgspec
 from starlette.responses import Response
 
-from redismem.context import Context, State, Summary
+from redismem.context.context import Context
+from redismem.context.results import State, Summary
 from redismem.messages.message import Message
 from redismem.web.http.problems import Problem
 

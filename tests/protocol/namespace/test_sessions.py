@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.redis_server import RedisServer
 
-from redismem.info import SessionPage
+from redismem.context.info import SessionPage
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace.sessions import SessionsReader
 

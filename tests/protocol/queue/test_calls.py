@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from redismem.context import Context, State, Summary
+from redismem.context.context import Context
+from redismem.context.results import State, Summary
 from redismem.messages.message import Message
 from redismem.protocol.keys import Keys
 from redismem.protocol.queue.calls import Job, QueueCalls

@@ -9,7 +9,8 @@ import pytest
 from redis.crc import key_slot
 
 from redismem import UNSET
-from redismem.context import Context, State
+from redismem.context.context import Context
+from redismem.context.results import State
 from redismem.errors import CorruptSession, InvalidMessage, InvalidState, TooLarge, UnsupportedFormat, WrongShards
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message

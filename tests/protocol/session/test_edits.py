@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from support.edited import VIEW
 
-from redismem.context import Summary
+from redismem.context.results import Summary
 from redismem.messages.message import STAMP_BYTES, Message
 from redismem.protocol.keys import Keys
 from redismem.protocol.session import bodies, ending, forget, leaving, replacing

@@ -9,7 +9,7 @@ import pytest
 from redismem import Settings
 from redismem.blocking.memory import Memory as BlockingMemory
 from redismem.errors import InvalidSettings
-from redismem.memory import Memory
+from redismem.memory.memory import Memory
 from redismem.transport.nodes.seeds import parse_cluster, parse_sentinel
 
 

@@ -120,25 +120,6 @@ class Queues:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgottenSessions:
-    """The sessions and records that `Memory.forget()` removed, and the proof that none is left."""
-
-    session_count: int = 0
-    """The number of sessions removed."""
-    quarantined_count: int = 0
-    """The number of copies in quarantine removed."""
-    unattributed_count: int = 0
-    """Sessions, records and copies in quarantine of unreadable owner: they may belong to anybody. 0 with a prefix."""
-    proven_ms: int | None = None
-    """The end of a scan of all keys that found no trace any more, in milliseconds since 1970 by the server's clock.
-
-    None means that the removal is not complete.
-    """
-    record_count: int = 0
-    """The number of records removed."""
-
-
-@dataclass(frozen=True, slots=True)
 class SessionEntry:
     """One session of `Memory.sessions()`."""
 

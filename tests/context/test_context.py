@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.json_values import texts
 
-from redismem.context import Context, Receipt, State, Summary
+from redismem.context.context import Context
+from redismem.context.results import Receipt, State, Summary
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable, encode_value
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import lru_cache
@@ -12,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Never, Self
 
 from redismem.concurrency.background import LoopBackground
 from redismem.concurrency.offload import run_to_end
+from redismem.context.info import Health, Policy, Queues, SessionPage
+from redismem.errors import ForgottenSessions
 from redismem.events import OnEvent
-from redismem.info import ForgottenSessions, Health, Policy, Queues, SessionPage
+from redismem.memory.arguments import make_embedder, refuse_others
 from redismem.messages.message import TokenCounter
 from redismem.protocol import ids
 from redismem.protocol.appends import append_limits
@@ -26,7 +26,6 @@ from redismem.protocol.session.calls import SessionCalls
 from redismem.recall.cache import RecallCache
 from redismem.session.session import Session
 from redismem.settings.environment import warn_of_timeout
-from redismem.settings.names import SYNONYMS
 from redismem.settings.settings import Settings
 from redismem.store.depths import depths_of
 from redismem.store.open import open_store
@@ -36,10 +35,10 @@ from redismem.transport.base import place_of
 from redismem.transport.connect import connect
 
 if TYPE_CHECKING:
-    from redismem.erasure import OnProgress
+    from redismem.memory.erasure import OnProgress
     from redismem.project.project import Project
     from redismem.protocol.record.listing import RecordPage
-    from redismem.recall.embedder import Embed, Embedder
+    from redismem.recall.embedder import Embed
     from redismem.record.record import Record
     from redismem.transport.credentials import Credentials
     from redismem.workers.archive import OnEvict
@@ -133,7 +132,7 @@ class Memory:
                 be used.
             TypeError: `on_event` is not a plain function, or an argument is unknown.
         """
-        refuse_others(others)
+        refuse_others(others, cls.connect)
         settings = Settings.given(settings, fallback)
         background = LoopBackground() if settings.fallback else None
         transport = connect(settings.url if url is None else url, client, settings, credentials)
@@ -329,7 +328,7 @@ class Memory:
             ForgetIncomplete: Redis failed meanwhile, or other processes kept writing such sessions. Its `forgotten` is
                 what was removed; the same call again removes the rest.
         """
-        from redismem import erasure  # no turn needs it
+        from redismem.memory import erasure  # no turn needs it
 
         return await erasure.forget(self.store, erasure.Wanted(owner, prefix), self.recall_cache, on_progress)
 
@@ -378,23 +377,3 @@ class Memory:
 
     async def _alive_since_ms(self) -> int:
         return await self.server_time_ms() - self.settings.idle_timeout_ms
-
-
-def refuse_others(names: Collection[str]) -> None:
-    """Raise TypeError for unknown arguments of `Memory.connect`, with a hint to the right one."""
-    for name in names:
-        if name in Settings.model_fields or name in SYNONYMS:
-            setting = SYNONYMS.get(name, name)
-            raise TypeError(f"connect() has no option {name!r}: pass settings=Settings({setting}=...)")
-        near = difflib.get_close_matches(name, [*inspect.signature(Memory.connect).parameters][:-1], 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise TypeError(f"connect() has no option {name!r}{hint}")
-
-
-def make_embedder(embed: Embed | str | None, settings: Settings) -> Embedder | None:
-    """Return the embedder of this argument, else of the settings; `None` if neither has one. Raise InvalidSettings."""
-    if not (source := embed or settings.embed):
-        return None
-    from redismem.recall.embedder import open_embedder  # only for those who embed
-
-    return open_embedder(source, settings)

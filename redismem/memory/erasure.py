@@ -11,9 +11,8 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from redismem.errors import ForgetIncomplete, RedismemError
+from redismem.errors import ForgetIncomplete, ForgottenSessions, RedismemError
 from redismem.events import facts
-from redismem.info import ForgottenSessions
 from redismem.protocol import quarantine
 from redismem.protocol.keys import is_session_id, plain
 from redismem.protocol.namespace import traces

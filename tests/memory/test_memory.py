@@ -15,7 +15,7 @@ from support.stores import Store
 
 from redismem import Conflict, InvalidSettings, Memory, Message, Session, SessionNotFound, Settings, WrongShards
 from redismem.blocking import memory as blocking
-from redismem.info import Health
+from redismem.context.info import Health
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import Keys
 

@@ -23,7 +23,7 @@ from support.writers import chat_message
 
 from redismem import ForgetIncomplete, ForgottenSessions, InvalidSessionId, Memory, Settings, StoreUnavailable
 from redismem.blocking import memory as blocking
-from redismem.erasure import Wanted, count_sessions
+from redismem.memory.erasure import Wanted, count_sessions
 from redismem.protocol.owners import owner_score
 
 PATIENT = Settings(deadline_s=60, reply_timeout_s=20, fallback_after_s=20)

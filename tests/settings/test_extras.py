@@ -10,7 +10,7 @@ import pytest
 from support.environments import ROOT, visit_linked
 from support.redis_server import RedisServer
 
-from redismem.extras import MissingExtra, from_extra, require_extra
+from redismem.settings.extras import MissingExtra, from_extra, require_extra
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = sorted(PROJECT["optional-dependencies"].keys() - {"peers"})
@@ -35,8 +35,8 @@ def test_a_package_that_is_too_old_is_named_with_both_versions(
     monkeypatch: pytest.MonkeyPatch, installed: str, is_new_enough: bool
 ) -> None:
     asked = ["httpx>=0.27", "lore-core<2,>=1.10.0; extra == 'lore'", "other>=9; extra == 'other'"]
-    monkeypatch.setattr("redismem.extras.requires", lambda name: asked)
-    monkeypatch.setattr("redismem.extras.version", {"lore-core": installed}.__getitem__)
+    monkeypatch.setattr("redismem.settings.extras.requires", lambda name: asked)
+    monkeypatch.setattr("redismem.settings.extras.version", {"lore-core": installed}.__getitem__)
     if is_new_enough:
         require_extra("lore", "the adapter")
         return
@@ -48,7 +48,7 @@ def test_a_package_that_is_too_old_is_named_with_both_versions(
 
 def test_every_package_of_an_extra_has_its_floor_in_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """A requirement that the check cannot read would never be too old."""
-    monkeypatch.setattr("redismem.extras.version", lambda name: "0")
+    monkeypatch.setattr("redismem.settings.extras.version", lambda name: "0")
     for extra in set(EXTRAS) - {"fast"}:  # only makes things faster
         with pytest.raises(MissingExtra, match="or newer, and 0 is installed"):
             require_extra(extra, "this")
@@ -58,5 +58,5 @@ def test_a_copy_without_metadata_is_not_checked(monkeypatch: pytest.MonkeyPatch)
     def fail(name: str) -> list[str]:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr("redismem.extras.requires", fail)
+    monkeypatch.setattr("redismem.settings.extras.requires", fail)
     require_extra("server", "this")

@@ -1,0 +1,1 @@
+"""The entry point for asyncio, and the removal of everything of a person."""
