@@ -42,11 +42,14 @@ class ReadsApart:
         """Return the call for the attempt after this failure."""
         if isinstance(failure, ServerError):
             return replace(call, is_apart=True) if must_divide(call, failure) else call
-        if failure.sent and failure.reason not in _LATE and any(map(_reads_window, call.commands)):
-            self.ranges[call.session_id] = 2 * self.ranges.pop(call.session_id, _FIRST_RANGES // 2)
-            if len(self.ranges) > _SESSIONS_LIMIT:
-                self.ranges.pop(next(iter(self.ranges)), None)
+        if _may_be_too_large(failure) and any(map(_reads_window, call.commands)):
+            self._divide_window(call.session_id)
         return call
+
+    def _divide_window(self, session_id: str | None) -> None:
+        self.ranges[session_id] = 2 * self.ranges.pop(session_id, _FIRST_RANGES // 2)
+        if len(self.ranges) > _SESSIONS_LIMIT:
+            self.ranges.pop(next(iter(self.ranges)), None)
 
     async def send(self, call: Call[Any], timeout_s: float) -> list[Any]:
         """Send the commands one by one, and return their replies, which are of one moment.
@@ -68,10 +71,25 @@ class ReadsApart:
             answers = await self._transmit(write.again(), timeout_s)
         first = next(command for command in call.commands[begin:] if command[0] != "EVALSHA")
 
-        async def run(command: Command) -> Any:
+        async def once(command: Command) -> Any:
             script = call.script if command[0] == "EVALSHA" else None
             read = Call(call.session_id, (command,), lambda answer: answer, script, op=call.op)
             return read.finish(await self._transmit(read, max(0.001, min(timeout_s, until - monotonic()))))
+
+        async def run(command: Command) -> Any:
+            """Send a read, and once more if its connection was closed: else many reads would never all arrive."""
+            try:
+                return await once(command)
+            except ConnectionLost as lost:
+                if not _may_be_too_large(lost):
+                    raise
+            name, *rest = command
+            if name != "LRANGE" or _reads_window(command) or rest[1] == rest[2]:
+                return await once(command)
+            self._divide_window(call.session_id)
+            key, first_at, last_at = rest
+            middle = (int(first_at) + int(last_at)) // 2
+            return [*await run((name, key, first_at, middle)), *await run((name, key, middle + 1, last_at))]
 
         while True:
             read = [await self._read(command, call.session_id, run) for command in call.commands[begin:]]
@@ -97,6 +115,11 @@ def must_divide(call: Call[Any], failure: ServerError | ConnectionLost) -> bool:
     """True if Redis has refused the call because it is a transaction, and its commands may be sent one by one."""
     is_full = isinstance(failure, ServerError) and failure.word == "OOM"
     return is_full and call.is_separable and not call.is_apart and len(call.commands) > 1
+
+
+def _may_be_too_large(failure: ConnectionLost) -> bool:
+    """True if the server may have closed the connection because of the size of the reply."""
+    return failure.sent and failure.reason not in _LATE
 
 
 def _reads_window(command: Command) -> bool:
