@@ -197,6 +197,7 @@ class Silent(BaseChatClient[Any]):
 
 
 async def test_an_input_that_cannot_be_stored_is_refused_before_the_model_runs(memory: Memory) -> None:
+    Silent.calls_count = 0
     agent = Agent(Silent(), context_providers=[HistoryProvider(memory=memory)])
     session = AgentSession(session_id="large")
     with pytest.raises(TooLarge):

@@ -15,6 +15,7 @@ from redismem.blocking import memory as blocking
 from redismem.context.context import Context
 from redismem.inspection import quarantine
 from redismem.inspection.check import check
+from redismem.settings.environment import warn_of_timeout
 from redismem.workers.eviction import Eviction
 
 DAY_MS = 86_400_000
@@ -174,6 +175,7 @@ async def test_an_invalid_policy_is_refused(store: Store, namespace: str, policy
 async def test_a_timeout_in_another_unit_is_warned_of_once(
     store: Store, namespace: str, caplog: pytest.LogCaptureFixture, timeout_s: float, warning: str | None
 ) -> None:
+    warn_of_timeout.cache_clear()  # once per process
     policy = Policy(idle_timeout_s=timeout_s)
     async with store.memory(namespace) as memory:
         await memory.session("a", policy=policy).append(chat_message(1))
