@@ -328,9 +328,10 @@ class Editor:
         return self._store.run(call, quarantine=True)
 
     async def run_owned(self, owner: bytes | None, work: Coroutine[Any, Any, T], *, removes: bool = True) -> T:
-        """Do the work, which changes messages, and keep the index of the owner up to date: the state's field.
+        """Do the work, which changes messages, and keep the index of the owner up to date.
 
-        `removes` is False if no message is removed or replaced. Otherwise this process forgets what it had cached.
+        `owner` is the field of the state. `removes` is False if no message is removed or replaced; otherwise this
+        process drops what it has cached of the session and its owner.
         """
         session_id, name = self._calls.keys.session_id, decode_owner(owner)
         try:

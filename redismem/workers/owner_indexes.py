@@ -55,10 +55,10 @@ class OwnerChecks:
         return checked
 
     async def _load_due(self, now_ms: int) -> list[tuple[str, int]]:
-        """Return owners whose index is due. Shards in which none can be due yet are left out.
+        """Return the owners whose index is due, without reading shards in which no index can be due yet.
 
-        A change makes an index due a minute later. So a shard needs its next look at the first due time that is known,
-        or after a minute. Only the end of a check sets an earlier time, and that shard is read again at once.
+        A change makes an index due a minute later. So a shard is read again at its first known due time, or after a
+        minute. Only the end of a check sets an earlier time, and then the shard is read again at once.
         """
         looks_ms, latest_ms = self._looks_ms, now_ms + calls.SOON_MS
         # A clock that was set back lets a look seem more than a minute away.

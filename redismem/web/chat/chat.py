@@ -127,7 +127,7 @@ class Chat:
     async def stop_before_clear(self, namespace: str, session_id: str) -> None:
         """Stop the answers of a session that is about to be cleared, and wait until their questions are settled.
 
-        A question that is stored after the clear would begin the session anew. No answer of theirs is stored any more.
+        A question that is stored after the clear would begin the session anew. The stopped answers are not stored.
         """
         self.stop_all(namespace, session_id, storing.CLEARED)
         for turn in [turn for key, turn in self._live.items() if key[:2] == (namespace, session_id)]:
