@@ -91,7 +91,7 @@ def check_memory(memory: object, *kinds: type) -> None:
 
 
 def _name(kind: type) -> str:
-    return f"{kind.__module__.removesuffix('.memory')}.{kind.__name__}".removeprefix("builtins.")
+    return f"{kind.__module__.partition('.memory')[0]}.{kind.__name__}".removeprefix("builtins.")
 
 
 Owner = str | Callable[[T], str | None] | None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from support.redis_server import RedisServer, free_port
 from redismem import Settings
 from redismem.cli.app import app
 from redismem.cli.serve import ServeOptions
-from redismem.cli.worker import worker
+from redismem.cli.worker import WorkerOptions
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -37,7 +36,7 @@ def test_an_outage_of_redis_makes_no_container_unhealthy() -> None:
 @pytest.mark.parametrize(("name", "waits_count"), [("server", 2), ("worker", 1)])
 def test_there_is_time_to_end(name: str, waits_count: int) -> None:
     """A server waits for its chats, then as long for its other requests; what is in hand is stored or given back."""
-    stop_s = {"server": ServeOptions().stop_s, "worker": signature(worker).parameters["stop_s"].default}[name]
+    stop_s = {"server": ServeOptions().stop_s, "worker": WorkerOptions().stop_s}[name]
     given_s = int(COMPOSE["services"][name]["stop_grace_period"].removesuffix("s"))
     assert given_s >= waits_count * stop_s + 2 * Settings.model_fields["deadline_s"].default
 
