@@ -55,7 +55,9 @@ setup: $(READY) ## install everything into .venv, pinned with hashes
 demo: $(READY) ## see it at work: a filled page, until Ctrl-C; without a terminal, a conversation played through
 	@if [ -t 0 ]; then exec $(BIN)/redismem serve --demo $(ARGS); else exec $(BIN)/redismem demo $(ARGS); fi
 
-test: $(READY) have-redis have-chromium lint types unit ## all that a change must pass; installs redis-server and chromium if they are missing
+test: $(READY) have-redis have-chromium ## all that a change must pass; installs redis-server and chromium if they are missing
+# mypy uses one core for half a minute, in which the tests do not need both.
+	@$(MAKE) --jobs=2 lint types unit
 
 lint: $(READY) ## ruff: rules and format
 	@echo '==> ruff'

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from support.example_processes import Places, start_example
 
 from redismem.blocking import Memory
 
 
+@pytest.mark.nightly
 def test_the_second_conversation_knows_the_first(places: Places) -> None:
     with start_example("mcp_client.py", places) as running:
         printed = running.communicate(timeout=300)[0].splitlines()

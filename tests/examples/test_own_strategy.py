@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.checks import until
 from support.example_processes import Places, start_example
 from support.waiting import START_S
@@ -19,6 +20,7 @@ async def wait_for_commit(session: Session) -> Context:
     return context
 
 
+@pytest.mark.nightly
 async def test_cards_are_written_also_after_the_model_was_down(places: Places) -> None:
     provider = places.provider
     provider.modes.append("503")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.example_processes import Places, start_example
 from support.provider_answers import call_message
 
@@ -10,6 +11,7 @@ from redismem.blocking import Memory
 DECISION = {"title": "Use Redis", "rationale": "it is fast"}
 
 
+@pytest.mark.nightly
 def test_a_decision_of_one_chat_is_known_in_another(places: Places) -> None:
     provider = places.provider
     calls = call_message(

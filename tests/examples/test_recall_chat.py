@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
 import redis
 from support.commands import wait_for_exit
 from support.example_processes import Places, start_example
@@ -21,6 +22,7 @@ def say(chat: subprocess.Popen[str], line: str) -> str:
     return chat.stdout.readline()
 
 
+@pytest.mark.nightly
 def test_a_question_in_other_words_finds_the_message(places: Places) -> None:
     provider = places.provider
     provider.text = "Indeed."

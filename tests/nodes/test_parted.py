@@ -181,6 +181,7 @@ async def test_sentinels_depose_a_primary_that_is_cut_off(tmp_path: Path, namesp
     print_rows("Sentinel", rows)
 
 
+@pytest.mark.nightly
 async def test_a_cluster_replaces_a_primary_that_is_cut_off(tmp_path: Path, namespace: str) -> None:
     keys, rows = Keys(namespace, CONFIRMING.shards), {}
     with hosts(4) as network:

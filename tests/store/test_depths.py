@@ -80,7 +80,7 @@ async def test_queues_of_an_unreachable_redis_raise() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=pytest.mark.nightly) for number in (1, 2))])
 async def test_without_a_node_the_queues_are_degraded_and_wait_for_nothing(
     tmp_path: Path, namespace: str, number: int
 ) -> None:
