@@ -224,7 +224,8 @@ def slow_checkout(tmp_path: Path) -> Path:
         shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("__pycache__"))
     with (checkout / "redismem" / "__init__.py").open("a") as package:
         package.write(
-            "\n_quick = Session.append_and_read\n"
+            "\nfrom redismem.session.session import Session\n"
+            "_quick = Session.append_and_read\n"
             "async def _slow(self, *messages, **options):\n"
             "    sum(range(30_000))\n"
             "    return await _quick(self, *messages, **options)\n"

@@ -285,11 +285,18 @@ async def in_part(memory: Memory, raw: Any, is_record: bool) -> None:
 
 
 async def torn_records(memory: Memory, raw: Any) -> None:
-    """Members that a record left behind are no damage, and stop a restoration; a record without members comes back."""
+    """Members that a record left behind are no damage, stop a restoration, and are not in the next one.
+
+    A record without members comes back.
+    """
     record = memory.record("r")
     await record.write(Change(sets={b"m": b"old"}, adds=[b"m"]))
     await raw.delete(record.keys.record)
     assert await move_record(memory.store, record.keys, 5, forced=False) is False
+    await record.write(Change(sets={b"a": b"1"}))
+    assert (await record.page()).found == []
+    await record.write(Change(adds=[b"a"]))
+    assert [each.member for each in (await record.page()).found] == [b"a"]
     assert await move_record(memory.store, memory.record("none").keys, 5) is False
     bare = memory.record("bare", tag="r")
     await bare.write(Change(sets={b"a": b"1"}))
