@@ -63,8 +63,8 @@ class McpOptions:
 
 
 async def mcp(
-    options: Annotated[McpOptions, Parameter(name="*")] = McpOptions(),
     *,
+    options: Annotated[McpOptions, Parameter(name="*")] = McpOptions(),
     url: Url = None,
     namespace: Namespace = "default",
     as_json: JsonLogs = False,

@@ -111,8 +111,8 @@ class ServeOptions:
 
 
 async def serve(
-    options: Annotated[ServeOptions, Parameter(name="*")] = ServeOptions(),
     *,
+    options: Annotated[ServeOptions, Parameter(name="*")] = ServeOptions(),
     url: Url = None,
     namespace: Namespace = "default",
     as_json: JsonLogs = False,

@@ -98,8 +98,8 @@ class WorkerOptions:
 
 
 async def worker(
-    options: Annotated[WorkerOptions, Parameter(name="*")] = WorkerOptions(),
     *,
+    options: Annotated[WorkerOptions, Parameter(name="*")] = WorkerOptions(),
     url: Url = None,
     namespaces: Namespaces = "default",
     as_json: JsonLogs = False,

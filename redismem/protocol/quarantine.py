@@ -270,7 +270,8 @@ def drop_copy(place: Origin, *times_ms: int) -> Call[bool]:
     """Build a call that removes copies for good. False means that all were gone."""
     copies = [key for put_ms in times_ms for key in place.copies(put_ms).values()]
     commands: tuple[Command, ...] = (("UNLINK", *copies), ("HDEL", place.note, *times_ms))
-    return Call(place.session_id, commands, lambda count, _: count > 0, op=Op.DROP)
+    # No transaction, because a Redis whose memory is full refuses it.
+    return Call(place.session_id, commands, lambda count, _: count > 0, is_independent=True, op=Op.DROP)
 
 
 def _move(

@@ -15,6 +15,7 @@ Transmit = Callable[[Call[Any], float], Awaitable[list[Any]]]
 _SMALL_BYTES = 8 * 1024 * 1024
 """The size of a window that one reply can hold: half of the soft limit that docs/operations.md recommends."""
 _FIRST_RANGES = 8
+_WHOLE, _NOTHING = (0, -1), (1, 0)
 _SESSIONS_LIMIT = 1_000
 # The server was slow, or this process was: a shorter reply would come no sooner.
 _LATE = frozenset(["TimeoutError", "StalledConnection"])
@@ -36,13 +37,15 @@ class ReadsApart:
 
     def __contains__(self, call: Call[Any]) -> bool:
         """True if the commands of the call are sent one by one."""
-        return call.is_apart or (call.session_id in self.ranges and any(map(_reads_window, call.commands)))
+        if call.is_apart or call.session_id not in self.ranges:
+            return call.is_apart
+        return len(call.commands) > 1 and any(map(_reads_window, call.commands))
 
     def divide(self, call: Call[Any], failure: ServerError | ConnectionLost) -> Call[Any]:
         """Return the call for the attempt after this failure."""
         if isinstance(failure, ServerError):
             return replace(call, is_apart=True) if must_divide(call, failure) else call
-        if _may_be_too_large(failure) and any(map(_reads_window, call.commands)):
+        if call.session_id and _may_be_too_large(failure) and any(map(_reads_window, call.commands)):
             self._divide_window(call.session_id)
         return call
 
@@ -83,13 +86,12 @@ class ReadsApart:
             except ConnectionLost as lost:
                 if not _may_be_too_large(lost):
                     raise
-            name, *rest = command
-            if name != "LRANGE" or _reads_window(command) or rest[1] == rest[2]:
+            name, key, *ends = command
+            if name != "LRANGE" or ends[0] == ends[1] or int(ends[1]) < 0:
                 return await once(command)
             self._divide_window(call.session_id)
-            key, first_at, last_at = rest
-            middle = (int(first_at) + int(last_at)) // 2
-            return [*await run((name, key, first_at, middle)), *await run((name, key, middle + 1, last_at))]
+            middle = (int(ends[0]) + int(ends[1])) // 2
+            return [*await run((name, key, ends[0], middle)), *await run((name, key, middle + 1, ends[1]))]
 
         while True:
             read = [await self._read(command, call.session_id, run) for command in call.commands[begin:]]
@@ -99,15 +101,18 @@ class ReadsApart:
                 raise StoreUnavailable("the session has changed during each read of it", call.session_id)
 
     async def _read(self, command: Command, session_id: str | None, run: Callable[[Command], Awaitable[Any]]) -> Any:
-        """Return the reply to a command. A large window is read in ranges."""
+        """Return the reply to a command. A large part of a window is read in ranges."""
         if session_id not in self.ranges or not _reads_window(command):
             return await run(command)
-        name, key, *_ = command
+        name, key, *ends = command
         count = await run(("LLEN", key))
-        step = max(1, -(-count // self.ranges.get(session_id, 1)))
-        elements = [each for at in range(0, count, step) for each in await run((name, key, at, at + step - 1))]
-        if sum(map(len, elements)) < _SMALL_BYTES:  # it has become short, or another call was the reason
-            self.ranges.pop(session_id, None)
+        first, last = (int(end) + count if int(end) < 0 else int(end) for end in ends)
+        first, stop = max(0, first), min(last + 1, count)
+        step = max(1, -(-(stop - first) // self.ranges.get(session_id, 1)))
+        parts = [(at, min(at + step, stop) - 1) for at in range(first, stop, step)]
+        elements = [each for part in parts for each in await run((name, key, *part))]
+        if command[2:] == _WHOLE and sum(map(len, elements)) < _SMALL_BYTES:
+            self.ranges.pop(session_id, None)  # it has become short, or another call was the reason
         return elements
 
 
@@ -123,4 +128,5 @@ def _may_be_too_large(failure: ConnectionLost) -> bool:
 
 
 def _reads_window(command: Command) -> bool:
-    return command[0] == "LRANGE" and command[2:] == (0, -1)
+    """True if the command reads a window, or a part of it that is not empty by its positions."""
+    return command[0] == "LRANGE" and command[2:] != _NOTHING

@@ -367,3 +367,10 @@ def test_a_frozen_worker_delays_no_session_beyond_its_lease(
         assert wait_for_exit(frozen).code == 0
     assert [covered_ranges(memory, name) for name in overdue] == [[(1, 6)]] * 5
     assert command("check", *redis_options).code == 0
+
+
+@pytest.mark.parametrize("name", ["worker", "serve", "mcp"])
+def test_an_option_without_its_name_is_refused(command: Any, name: str) -> None:
+    ran = command(name, "4", "trim")
+    assert ran.code == 2
+    assert "Unused Tokens: ['4', 'trim']" in ran.err

@@ -42,6 +42,20 @@ async def summarise(memory: Memory, session_id: str = ID) -> None:
     assert len((await session.read()).summaries) == 1
 
 
+@pytest.mark.parametrize("field", ["pins", "large_bytes", "summaries_count", "removed"])
+async def test_a_number_that_cannot_be_read_is_a_fault_and_counted_again(memory: Memory, raw: Any, field: str) -> None:
+    session = memory.session(ID)
+    await session.append(user("pinned"), pin=True)
+    await raw.hset(memory.store.keys.session(ID).state, field, "garbage")
+    await put_into_quarantine(memory)
+    found = await quarantine.find(memory.store, ID, None)
+    with pytest.raises(CorruptSession):
+        await quarantine.restore(memory.store, found)
+    await quarantine.restore(memory.store, found, salvage=True)
+    assert await check_session(memory.store, ID) == []
+    assert not await session.set_aside()
+
+
 @pytest.mark.parametrize("is_summarised", [True, False])
 async def test_a_session_without_faults_comes_back_as_it_was(memory: Memory, raw: Any, is_summarised: bool) -> None:
     session = memory.session(ID)

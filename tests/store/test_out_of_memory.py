@@ -14,6 +14,7 @@ from support.writers import Echo, fill
 
 from redismem import Memory, Settings
 from redismem.context.context import Context
+from redismem.inspection import quarantine
 from redismem.models import Draft
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
@@ -138,3 +139,21 @@ async def test_a_lease_can_be_kept(server: RedisServer, raw: Any, namespace: str
             await raw.zscore(memory.store.keys.session("s").shard.leased, "s")
             == T0 + 1 + 1000 * memory.settings.lease_s
         )
+
+
+async def test_copies_in_quarantine_and_all_of_a_person_can_be_removed(
+    server: RedisServer, raw: Any, namespace: str
+) -> None:
+    async with Memory.connect(server.url, namespace=namespace, settings=Settings(shards=2)) as memory:
+        for name in ("dropped", "forgotten", "owned"):
+            session = memory.session(name, owner="ann")
+            await session.append(user(TEXT))
+            if name != "owned":
+                await raw.hset(memory.store.keys.session(name).state, "counters", "garbage")
+                assert await session.set_aside()
+        await run_out(raw)
+        assert await quarantine.drop(memory.store, await quarantine.find(memory.store, "dropped", None))
+        assert (await memory.forget(prefix="forgotten")).quarantined_count == 1
+        forgotten = await memory.forget(owner="ann")
+        assert forgotten.proven_ms is not None
+        assert not await memory.session("owned").exists()

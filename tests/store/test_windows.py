@@ -68,6 +68,16 @@ async def test_a_read_that_the_server_closes_is_repeated_in_parts(
         assert not caller.store._apart.ranges, "small again, so the next read is whole"
 
 
+async def test_pages_and_parts_of_it_are_divided_too(limited: RedisServer, namespace: str) -> None:
+    async with Memory.connect(limited.url, namespace=namespace, settings=SETTINGS) as memory:
+        await fill(memory, "large")
+        session = memory.session("large")
+        for read in (session.messages(), session.messages(limit=COUNT - 1), session.tail(COUNT - 1)):
+            assert [message.seq for message in await read][-1] == COUNT
+        context = await session.read(limit=COUNT - 2)
+        assert [message.seq for message in context.messages] == list(range(3, COUNT + 1))
+
+
 async def test_a_worker_claims_it_in_parts(
     limited: RedisServer, connections: Callable[[], int], namespace: str
 ) -> None:

@@ -175,7 +175,8 @@ def change(
 def drop(keys: OwnerKeys) -> Call[bool]:
     """Build a call that removes the index. True means that there was one."""
     commands = (("DEL", keys.index), ("ZREM", keys.indexes, keys.owner.encode()))
-    return Call(None, commands, lambda removed, _: removed > 0, op=Op.INDEX_OWNER)
+    # No transaction, because a Redis whose memory is full refuses it.
+    return independent(commands, lambda removed, _: removed > 0, Op.INDEX_OWNER)
 
 
 def due_indexes(prefixes: Sequence[bytes], before_ms: int, limit: int) -> Call[list[list[tuple[str, int]] | None]]:

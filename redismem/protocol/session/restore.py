@@ -53,6 +53,7 @@ _WHOLE_FIELDS = (
     layout.LARGE_BYTES,
     layout.SKETCH,
 )
+_NUMBERS = (layout.SUMMARIES_COUNT, layout.LARGE_BYTES, layout.REMOVED)
 _FIELDS = frozenset((*_KEPT_FIELDS, *_DROPPED_FIELDS, *_WHOLE_FIELDS))
 
 
@@ -182,6 +183,10 @@ def _fault_of(name: bytes, value: bytes) -> str | None:
     try:
         if is_pinned:
             decode_messages(_split_pinned(name, value), 1, "")
+        elif name == layout.PINS:
+            layout.pins(value)
+        elif name in _NUMBERS:
+            int(value)
         elif name.startswith(PARAM) or name in _VALUES:
             name.decode("utf-8", "surrogatepass")
             decode_value(value)
