@@ -63,7 +63,7 @@ class Session:
     finds an empty session. `set_aside()` does only that.
     """
 
-    __slots__ = ("_calls", "_editor", "_on_append", "_reader", "_recall_cache", "_remover", "_state", "_store")
+    __slots__ = ("_calls", "_on_append", "_recall_cache", "_store")
 
     def __init__(
         self,
@@ -77,10 +77,23 @@ class Session:
         self._calls = session_calls
         self._recall_cache = recall_cache
         self._on_append = on_append
-        self._state = SessionState(store, session_calls)
-        self._reader = Reader(store, session_calls)
-        self._editor = Editor(store, session_calls, self._reader, recall_cache)
-        self._remover = Remover(store, session_calls, self._editor)
+
+    # A part keeps nothing, and most turns use none: so each is made when it is used.
+    @property
+    def _state(self) -> SessionState:
+        return SessionState(self._store, self._calls)
+
+    @property
+    def _reader(self) -> Reader:
+        return Reader(self._store, self._calls)
+
+    @property
+    def _editor(self) -> Editor:
+        return Editor(self._store, self._calls, self._reader, self._recall_cache)
+
+    @property
+    def _remover(self) -> Remover:
+        return Remover(self._store, self._calls, self._editor)
 
     def __repr__(self) -> str:
         return f"<Session {session_hash(self.id)} of namespace {self._store.keys.namespace!r}>"

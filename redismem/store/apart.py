@@ -15,7 +15,7 @@ Transmit = Callable[[Call[Any], float], Awaitable[list[Any]]]
 _SMALL_BYTES = 8 * 1024 * 1024
 """The size of a window that one reply can hold: half of the soft limit that docs/operations.md recommends."""
 _FIRST_RANGES = 8
-_WHOLE, _NOTHING = (0, -1), (1, 0)
+_NOTHING = (1, 0)
 _SESSIONS_LIMIT = 1_000
 # The server was slow, or this process was: a shorter reply would come no sooner.
 _LATE = frozenset(["TimeoutError", "StalledConnection"])
@@ -32,14 +32,14 @@ class ReadsApart:
     def __init__(self, transmit: Transmit, deadline_s: float) -> None:
         """`transmit` sends a call once, and returns its replies."""
         self._transmit, self._deadline_s = transmit, deadline_s
-        self.ranges: dict[str | None, int] = {}
+        self.ranges: dict[str, int] = {}
         """The number of ranges in which the window of a session is read."""
 
     def __contains__(self, call: Call[Any]) -> bool:
         """True if the commands of the call are sent one by one."""
-        if call.is_apart or call.session_id not in self.ranges:
-            return call.is_apart
-        return len(call.commands) > 1 and any(map(_reads_window, call.commands))
+        # A read of one command is a part of such a read.
+        is_divided = call.session_id in self.ranges and len(call.commands) > 1
+        return call.is_apart or (is_divided and any(map(_reads_window, call.commands)))
 
     def divide(self, call: Call[Any], failure: ServerError | ConnectionLost) -> Call[Any]:
         """Return the call for the attempt after this failure."""
@@ -49,7 +49,7 @@ class ReadsApart:
             self._divide_window(call.session_id)
         return call
 
-    def _divide_window(self, session_id: str | None) -> None:
+    def _divide_window(self, session_id: str) -> None:
         self.ranges[session_id] = 2 * self.ranges.pop(session_id, _FIRST_RANGES // 2)
         if len(self.ranges) > _SESSIONS_LIMIT:
             self.ranges.pop(next(iter(self.ranges)), None)
@@ -87,7 +87,7 @@ class ReadsApart:
                 if not _may_be_too_large(lost):
                     raise
             name, key, *ends = command
-            if name != "LRANGE" or ends[0] == ends[1] or int(ends[1]) < 0:
+            if name != "LRANGE" or ends[0] == ends[1] or int(ends[1]) < 0 or call.session_id is None:
                 return await once(command)
             self._divide_window(call.session_id)
             middle = (int(ends[0]) + int(ends[1])) // 2
@@ -102,7 +102,7 @@ class ReadsApart:
 
     async def _read(self, command: Command, session_id: str | None, run: Callable[[Command], Awaitable[Any]]) -> Any:
         """Return the reply to a command. A large part of a window is read in ranges."""
-        if session_id not in self.ranges or not _reads_window(command):
+        if session_id is None or session_id not in self.ranges or not _reads_window(command):
             return await run(command)
         name, key, *ends = command
         count = await run(("LLEN", key))
@@ -111,8 +111,8 @@ class ReadsApart:
         step = max(1, -(-(stop - first) // self.ranges.get(session_id, 1)))
         parts = [(at, min(at + step, stop) - 1) for at in range(first, stop, step)]
         elements = [each for part in parts for each in await run((name, key, *part))]
-        if command[2:] == _WHOLE and sum(map(len, elements)) < _SMALL_BYTES:
-            self.ranges.pop(session_id, None)  # it has become short, or another call was the reason
+        if count * sum(map(len, elements)) <= _SMALL_BYTES * len(elements):
+            self.ranges.pop(session_id, None)  # the window has become short, or another call was the reason
         return elements
 
 

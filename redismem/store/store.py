@@ -170,6 +170,7 @@ class Store:
                 timeout_s = self._within_s(begun_s)
         number, gate, session_id = 0, self._gate, call.session_id
         is_clear = call.op is Op.CLEAR
+        # `has_sending` costs two calls, so it is asked only where the answer counts.
         is_behind = call.append is not None or is_clear or (session_id and call.script and call.has_sending)
         begin = gate.begin_alone if is_clear else gate.begin
         if session_id and (is_behind or session_id in gate.waiting) and not (number := begin(session_id)):

@@ -18,7 +18,7 @@ from redismem.originals.signatures import QUESTION_STEMS
 from redismem.recall.recall import search_by_words
 from redismem.store.sessions import cursor_after
 from redismem.text.stems import stems
-from redismem.web.listing import PREVIEW_CHARS, preview
+from redismem.web.previews import PREVIEW_CHARS, preview
 
 _PAGE_COUNT = 1_000
 _PAGES_COUNT = 5

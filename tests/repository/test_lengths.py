@@ -10,7 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PYTHON_LINES = 400
 FUNCTION_LINES = 40
-LUA_LINES = 100
+LUA_LINES = 60
+# A script with one order of writes, which parts in include/ would hide. Each has its length, so that it does not grow.
+LONG_SCRIPTS = {"session/edit.lua": 92, "queue/commit.lua": 64}
 Check = Callable[[Path], list[str]]
 
 
@@ -28,7 +30,8 @@ def check_length(root: Path) -> list[str]:
     """A file that is too long usually means that something stands in the wrong room."""
     found = [(path, len(path.read_text().splitlines()), PYTHON_LINES) for path in sources(root)]
     for path in (root / "lua").rglob("*.lua"):
-        found += [(path, lines_of_code(path), LUA_LINES)]
+        most = LONG_SCRIPTS.get(path.relative_to(root / "lua").as_posix(), LUA_LINES)
+        found += [(path, lines_of_code(path), most)]
     return [
         f"{path.relative_to(root)}: {lines} lines, {most} are allowed" for path, lines, most in found if lines > most
     ]
@@ -74,7 +77,7 @@ LONG = "def f():\n" + "    x = 1\n" * 40
         (check_length, "tests/cli/test_app.py", "\n" * 401, "tests/cli/test_app.py: 401 lines, 400 are allowed"),
         (check_length, "examples/worker.py", "\n" * 401, "examples/worker.py: 401 lines, 400 are allowed"),
         (check_length, "benchmarks/flat.py", "\n" * 401, "benchmarks/flat.py: 401 lines, 400 are allowed"),
-        (check_length, "lua/session/read.lua", "-- header\n" + "local x = 1\n" * 101, "101 lines, 100 are allowed"),
+        (check_length, "lua/session/read.lua", "-- header\n" + "local x = 1\n" * 61, "61 lines, 60 are allowed"),
         (
             check_functions,
             "redismem/session/session.py",
@@ -93,7 +96,7 @@ def test_each_check_can_fail(tmp_path: Path, check: Check, file: str, source: st
 
     docstring = '    """Two lines\n    of docstring."""\n'
     write("redismem/memory.py", "\n" * 358 + LONG.replace("    x = 1\n", docstring, 1))
-    write("lua/session/read.lua", "-- header\n" * 99 + "local x = 1\n" * 100)
+    write("lua/session/read.lua", "-- header\n" * 99 + "local x = 1\n" * 60)
     assert check(tmp_path) == []
     write(file, source)
     (found,) = check(tmp_path)

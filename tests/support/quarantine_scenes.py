@@ -59,7 +59,7 @@ class Thing:
         assert await self.raw.hget(self.keys.originals, "0") == message.content.encode()
         return str(message.content)
 
-    async def seen(self) -> Seen:
+    async def look(self) -> Seen:
         return await self.memory.store.run(look(self.place, self.place.live()))
 
     async def move(self, put_ms: int, seen: Seen | None = None) -> bool:
@@ -104,7 +104,7 @@ async def comes_back(memory: Memory, raw: Any, is_record: bool) -> None:
         await raw.zadd(thing.keys.vectors, {"of the old": 1})
         await raw.hset(thing.keys.state, "attempts", 3)
     listed, before_ms = await thing.indexes(), (await thing.times_ms(thing.place.live())) - {-1}
-    seen = await thing.seen()
+    seen = await thing.look()
     assert [await thing.move(5, seen) for _ in range(2)] == [True, False]
     assert (await thing.content(), await thing.indexes()) == (None, {} if is_record else {"dead": [b"other"]})
     if not is_record:
@@ -141,9 +141,9 @@ async def a_newer_one_stays(memory: Memory, raw: Any, is_record: bool) -> None:
     """A life that began after a look is neither moved, nor overwritten by a restoration, unless the caller asks."""
     thing = await begin(memory, raw, is_record)
     await thing.write("old")
-    late = await thing.seen()
+    late = await thing.look()
     assert await thing.move(5)
-    nothing = await thing.seen()
+    nothing = await thing.look()
     assert await thing.move(6, nothing) is False
     assert [copy.put_ms for copy in await thing.copies()] == [5]
     await thing.write("new")

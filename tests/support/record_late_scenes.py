@@ -118,7 +118,7 @@ async def many_writers(memory: Memory, raw: Any) -> None:
             await memory.store.once(call)
         return noted
 
-    async def known(noted: list[Call[Any]]) -> int:
+    async def count_known(noted: list[Call[Any]]) -> int:
         """Return the number of known writes. The others would be made again."""
         await raw.hset(record.keys.record, b"x", b"")
         try:
@@ -127,16 +127,16 @@ async def many_writers(memory: Memory, raw: Any) -> None:
             await raw.hdel(record.keys.record, b"x")
 
     lost, others = await note(1, 17), [*await note(2, 40), *await note(3, 40, minute=1)]
-    assert [await known(lost[:1]), await known(lost[1:]), await known(others)] == [0, 16, 32]
+    assert [await count_known(lost[:1]), await count_known(lost[1:]), await count_known(others)] == [0, 16, 32]
     await note(2, 1, minute=1)
-    assert await known(lost) == 16
+    assert await count_known(lost) == 16
     last = await note(2, 1, minute=2)
-    assert [await known(lost), await known(others[-16:]), await known(last)] == [0, 16, 1]
+    assert [await count_known(lost), await count_known(others[-16:]), await count_known(last)] == [0, 16, 1]
     crowd = [call for process in range(17) for call in await note(process, 16, minute=3)]
-    assert await known(crowd) == 255
+    assert await count_known(crowd) == 255
     assert len(await raw.hget(record.keys.record, b"")) < 2_100
     alone = await note(1, 20, minute=9)
-    assert await known(alone) == 16
+    assert await count_known(alone) == 16
     assert len(await raw.hget(record.keys.record, b"")) < 160
 
 

@@ -166,7 +166,7 @@ def edit(calls: SessionCalls, view: View, change: Edit, decode: Callable[[Any], 
 
     `decode` gets the reply of edit.lua: 0 means that the session has changed since.
     """
-    context, lists = view.context, _lists(change)
+    context, lists = view.context, _build_lists(change)
     starts = list(accumulate(map(len, lists), initial=len(scripts.load("edit").arguments) + 1))
     place, seen = change.seen or (None, b"")
     has_bodies = layout.counters(view.fields[layout.COUNTERS]).has_bodies
@@ -185,17 +185,17 @@ def edit(calls: SessionCalls, view: View, change: Edit, decode: Callable[[Any], 
         "nonce": change.version,
         "pins": pins_argument(calls.settings, change.pinned_count, change.pinned_bytes) if has_pins else None,
         "next_seq": change.next_seq,
-        "changes": " ".join(map(str, _counted(view, change))),
+        "changes": " ".join(map(str, _count_changes(view, change))),
         "block": change.first_block,
         "bodies": f"{change.bodies.start} {change.bodies.stop}" if change.bodies is not None and has_bodies else None,
-        "kept": _kept(change),
+        "kept": _encode_kept(change),
         "starts": " ".join(map(str, starts[1:-1])),
     }
     more = [argument for part in lists for argument in part]
     return script_call(change.op, calls.keys, decode, named, script="edit", more=more)
 
 
-def _counted(view: View, change: Edit) -> tuple[int, int, int, int, int]:
+def _count_changes(view: View, change: Edit) -> tuple[int, int, int, int, int]:
     """Return the changes of the counters: seqs, tokens, uncounted elements, hidden seqs, bytes of large messages."""
     stop = len(view.elements) if change.kept_count is None else change.kept_count
     leaving = [*view.elements[: change.head_count], *view.elements[stop:]]
@@ -208,7 +208,7 @@ def _counted(view: View, change: Edit) -> tuple[int, int, int, int, int]:
     return change.seqs_count, change.tokens, more_count - change.message_count, hidden, more_large
 
 
-def _kept(change: Edit) -> str | None:
+def _encode_kept(change: Edit) -> str | None:
     """Return the places of the first and the last element that stay in the window; None if all stay."""
     if change.head_count:
         return f"{change.head_count} -1"
@@ -217,7 +217,7 @@ def _kept(change: Edit) -> str | None:
     return f"0 {change.kept_count - 1}" if change.kept_count else "1 0"
 
 
-def _lists(change: Edit) -> list[list[Argument]]:
+def _build_lists(change: Edit) -> list[list[Argument]]:
     """Return the lists of edit.lua in their order."""
     blocks = [(each, (b"%d" % each.number, b"s%d" % each.number)) for each in change.blocks]
     sets = dict(change.originals)

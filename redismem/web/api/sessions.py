@@ -17,7 +17,7 @@ from redismem.memory.memory import Memory
 from redismem.messages.decoding import is_gap
 from redismem.messages.message import UNSET
 from redismem.session.session import Session
-from redismem.web import listing, searching
+from redismem.web import previews, searching
 from redismem.web.access import Caller
 from redismem.web.api import schemas
 from redismem.web.api.appends import append_id, session_id_of
@@ -82,17 +82,19 @@ async def list_sessions(
     `contains` searches the ids of the next few thousand sessions; a cursor continues the search. `newest` adds the
     beginning of each session's newest message, by a user if the last few have one.
     """
-    return await _found(memory, searching.Filters(contains or ""), limit, cursor, newest)
+    return await _list_page(memory, searching.Filters(contains or ""), limit, cursor, newest)
 
 
-async def _found(memory: Memory, filters: searching.Filters, limit: int, cursor: str | None, newest: bool) -> Response:
+async def _list_page(
+    memory: Memory, filters: searching.Filters, limit: int, cursor: str | None, newest: bool
+) -> Response:
     try:
         rows, cursor = await searching.search(memory, filters, limit, cursor)
     except ValueError:
         raise Problem("bad_request", "no page gave this cursor") from None
     if newest:
-        previews = await listing.newest_of(memory, [row["session_id"] for row in rows])
-        rows = [row | {"newest": preview} for row, preview in zip(rows, previews, strict=True)]
+        newest_of = await previews.newest_of(memory, [row["session_id"] for row in rows])
+        rows = [row | {"newest": preview} for row, preview in zip(rows, newest_of, strict=True)]
     return Json({"sessions": rows, "cursor": cursor})
 
 
@@ -110,7 +112,7 @@ async def search_sessions(memory: TheMemory, asked: schemas.SessionSearch) -> Re
         _parse_ms(asked.active_since, "active_since"),
         _parse_ms(asked.active_before, "active_before"),
     )
-    return await _found(memory, filters, asked.limit, asked.cursor, asked.newest)
+    return await _list_page(memory, filters, asked.limit, asked.cursor, asked.newest)
 
 
 def _parse_ms(text: str | None, name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""The list of conversations: search, previews, and copies that bound its cost with many shards."""
+"""The list of conversations: its search, and the previews of newest messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.checks import until
 from support.http_service import PATIENT, RunningService, numbered_message, run_service
 
 from redismem import Memory
-from redismem.web import listing, searching
+from redismem.web import previews, searching
 from redismem.web.access import Access, new_key
 from redismem.web.http.queries import is_search
 from redismem.web.service import Limits, Service
@@ -97,8 +97,8 @@ async def test_a_search_continues_behind_its_last_match(http: RunningService, me
 async def test_previews_end_when_the_messages_read_were_large(
     http: RunningService, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "_PREVIEWS_TOGETHER", 2)
-    monkeypatch.setattr(listing, "_PREVIEW_TOKENS", 100)
+    monkeypatch.setattr(previews, "_PREVIEWS_TOGETHER", 2)
+    monkeypatch.setattr(previews, "_PREVIEW_TOKENS", 100)
     for number in range(5):
         await memory.session(f"s-{number}").append(numbered_message("x" * 1_000))
     rows = (await http.ask("GET", "/v1/sessions", params={"newest": True})).json()["sessions"]
