@@ -24,6 +24,10 @@ RedismemError
 ├── StoreUnavailable    Redis did not answer before the deadline; an append with an id is safe to retry
 │   └── FallbackFull     Redis is away, and this process has reached the limit of its backlog
 ├── Unconfirmed         an append was made, but too few replicas had it in time; with its id it is safe to retry
+├── TurnBusy            another turn of the session runs
+├── TurnKnown           a turn with this id runs or has ended: follow it, or take its reply
+├── TurnLost            a turn lost its lease, or its session was cleared; nothing more of it is stored
+├── TurnStopped         a turn of a blocking caller was stopped
 ├── ForgetIncomplete    not all sessions of a person are removed yet; it is safe to forget them again
 ├── NotAllowed          the ACL of the Redis user, the server or a proxy does not allow a command or a key
 ├── ModelFailed         a model returned no usable text; the messages stay as they are
@@ -233,6 +237,59 @@ class Unconfirmed(RedismemError):
         super().__init__(text, session_id)
         self.replicas = replicas
         self.wanted = wanted
+
+
+class TurnBusy(RedismemError):
+    """Another turn of the session runs, or waits before this one. Nothing was written.
+
+    `turn` is the generation of the running turn. `left_ms` is the time until its lease ends: by then the
+    turn has ended, or another process ends it.
+    """
+
+    def __init__(self, text: str, session_id: str | None = None, turn: str = "", left_ms: int = 0) -> None:
+        super().__init__(text, session_id)
+        self.turn = turn
+        self.left_ms = left_ms
+
+
+class TurnKnown(RedismemError):
+    """The session knows the id of this turn: it was begun before. Nothing was written, and no model should be asked.
+
+    `how` is `running` or `ended`. `Session.follow(turn=id)` returns its events, `Session.turn_of(id)` its reply.
+    `generation` names the running turn. An ended turn has `outcome` done, stopped, failed or lost. `first_seq` and
+    `last_seq` are the seqs of its messages; `reply_seq` is 0 if it has no reply. They are 0 if not known yet.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        session_id: str | None = None,
+        how: str = "",
+        *,
+        outcome: str = "",
+        generation: str = "",
+        first_seq: int = 0,
+        last_seq: int = 0,
+        reply_seq: int = 0,
+    ) -> None:
+        super().__init__(text, session_id)
+        self.how, self.outcome, self.generation = how, outcome, generation
+        self.first_seq, self.last_seq, self.reply_seq = first_seq, last_seq, reply_seq
+
+
+class TurnLost(RedismemError):
+    """The turn is no longer its caller's: its lease ended and another process took over, or its session was removed.
+
+    Nothing that the caller wrote since is stored.
+    """
+
+
+class TurnStopped(RedismemError):
+    """The turn of a blocking caller was stopped: end the model's stream and leave the block. `reason` says why."""
+
+    def __init__(self, text: str, session_id: str | None = None, reason: str = "") -> None:
+        super().__init__(text, session_id)
+        self.reason = reason
 
 
 class ForgetIncomplete(RedismemError):

@@ -109,6 +109,16 @@ class Op(StrEnum):
     OWNER_INDEX = "owner_index", Traits(method="recall")
     INDEX_OWNER = "index_owner"
 
+    # Calls of turns
+    BEGIN_TURN = "begin_turn", Traits(Outage.WAITS, appends=True, is_turn=True, method="turn")
+    WRITE_TURNS = "write_turns"
+    APPEND_TURN = "append_turn", Traits(Outage.WAITS, appends=True, method="turn")
+    STOP_TURN = "stop_turn", Traits(method="stop")
+    CLAIM_TURN = "claim_turn"
+    READ_TURN = "read_turn", Traits(method="follow", is_read=True)
+    LOOK_UP_TURN = "look_up_turn", Traits(method="turn_of", is_read=True)
+    DUE_TURNS = "due_turns"
+
     # Calls of a memory
     PING = "ping", Traits(method="ping")
     COUNT = "count"

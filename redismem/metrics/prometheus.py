@@ -30,7 +30,7 @@ _OUTCOMES = """
 ok duplicate conflict nothing job none notdue leased gone noop dead already fenced stale waiting failed paused
 busy stopping near recent unavailable degraded open half_open closed StoreUnavailable FallbackFull
 Unconfirmed NotAllowed TooLarge InvalidState InvalidTime NotInWindow
-SessionExists CorruptSession UnsupportedFormat WrongShards ScriptFailed CancelledError
+TurnBusy TurnKnown TurnLost SessionExists CorruptSession UnsupportedFormat WrongShards ScriptFailed CancelledError
 """
 OUTCOMES = frozenset(_OUTCOMES.split())
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)

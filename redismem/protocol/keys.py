@@ -16,7 +16,7 @@ _NOT_IN_A_SESSION_ID = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-
 _SESSION_ID_BYTES = 256
 NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
-SHARD_KEYS = (*INDEXES, "owners", "fences")
+SHARD_KEYS = (*INDEXES, "owners", "fences", "turns", "stops")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,9 @@ class ShardKeys:
     evictions: bytes
     owners: bytes
     fences: bytes
+    turns: bytes
+    stops: bytes
+    """The channel on which running turns are stopped. There is no key of this name."""
 
     @property
     def indexes(self) -> tuple[bytes, ...]:
@@ -52,6 +55,9 @@ class SessionKeys:
     state: bytes
     originals: bytes
     vectors: bytes
+    live: bytes
+    """The log of the running or last turn, and the channel of its events."""
+    waiters: bytes
     shard: ShardKeys
     owner: bytes | None = None
     """The owner that the session must have, as its state contains it; None accepts any."""
@@ -144,6 +150,7 @@ class Keys:
         tag, shard = self._tags[number], self._shards[number]
         messages, state = f"{tag}:messages:{session_id}".encode(), f"{tag}:state:{session_id}".encode()
         originals, vectors = f"{tag}:originals:{session_id}".encode(), f"{tag}:vectors:{session_id}".encode()
+        live, waiters = f"{tag}:live:{session_id}".encode(), f"{tag}:waiters:{session_id}".encode()
         return SessionKeys(
             session_id=session_id,
             session=session_id.encode(),
@@ -151,5 +158,7 @@ class Keys:
             state=state,
             originals=originals,
             vectors=vectors,
+            live=live,
+            waiters=waiters,
             shard=shard,
         )

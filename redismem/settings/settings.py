@@ -188,6 +188,21 @@ class Settings(BaseModel):
     confirm_timeout_s: Annotated[float, Field(ge=0.001, le=60)] = Field(
         1, description="seconds to wait for these replicas"
     )
+    live_lease_s: Annotated[float, Field(ge=0.2, le=3_600)] = Field(
+        15, description="seconds without a sign of life from the process of a running turn before another ends the turn"
+    )
+    live_keep_s: Annotated[float, Field(ge=0, le=86_400)] = Field(
+        300, description="seconds for which the events of an ended turn stay readable"
+    )
+    max_turn_bytes: Annotated[int, Field(ge=1024, le=64 * 1024 * 1024)] = Field(
+        1024 * 1024, description="largest size of the events of a turn"
+    )
+    max_waiting_turns: Annotated[int, Field(ge=0, le=64)] = Field(
+        8, description="turns of a session that may wait while another runs"
+    )
+    live_poll_s: Annotated[float, Field(ge=0.02, le=60)] = Field(
+        0.25, description="seconds between two reads of a followed turn, where Redis does not push its events"
+    )
     fallback: bool = Field(
         False, description="serve turns from this process while Redis is away, and replay them afterwards"
     )

@@ -288,7 +288,7 @@ def test_the_keys_of_a_shard_are_the_indexes_in_their_order() -> None:
     names = [key.rpartition(b":")[2].decode() for key in shard.indexes]
     assert names == list(layout.INDEXES)
     assert shard.all_indexes == (*shard.indexes, shard.owners)
-    assert ShardKeys.__slots__ == (*layout.INDEXES, "owners", "fences")
+    assert ShardKeys.__slots__ == (*layout.INDEXES, "owners", "fences", "turns", "stops")
 
 
 def test_the_ring_is_as_large_as_the_scripts_make_it() -> None:
