@@ -24,7 +24,7 @@ from redismem.record import Change
 CANARY = "quokkazebu"
 SAID = {"role": "user", "content": f"{CANARY} is my word"}
 SETTINGS = Settings(shards=2, threshold=8, recent_limit=4, keep_originals=True, **PATIENCE)
-KINDS = (b"messages", b"state", b"originals", b"vectors", b"quarantine", b"record", b"order", b"index")
+KINDS = (b"messages", b"state", b"originals", b"turned", b"quarantine", b"record", b"order", b"index")
 Copy = Callable[[Memory, Any, str], Awaitable[None]]
 
 

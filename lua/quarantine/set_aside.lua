@@ -34,10 +34,8 @@ redis.call('HSET', note, put_ms, about) -- [noted]
 for _, place in ipairs(found) do
   local key, copy = KEYS[place], KEYS[place + 1]
   if #ARGV > 9 then
-    local originals, vectors = head, KEYS[first_removed]
     redis.call('HSET', copy, field, seen) -- [quarantined]
     redis.call('PEXPIRE', copy, kept_ms)
-    --- @include drop_vectors
     redis.call('HDEL', head, unpack(ARGV, 10)) -- [gone from here]
   else
     if redis.call('PTTL', key) < 0 then redis.call('PEXPIRE', key, kept_ms) end -- [expires]

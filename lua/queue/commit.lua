@@ -3,7 +3,6 @@
 --   messages
 --   state
 --   originals
---   vectors
 --   overdue
 --   leased
 -- ARGV
@@ -33,7 +32,7 @@
 --   writes counters committed summaries_count queued fence attempts failure deaths dropped_seq with_originals sketch large_bytes pinned: summary:
 -- REPLY outcome: ok, already, gone, fenced, stale
 -- ERROR CORRUPT · LAYOUT version
-local messages, state, originals, vectors, overdue, leased = unpack(KEYS)
+local messages, state, originals, overdue, leased = unpack(KEYS)
 local session, now_ms, fence, epoch, first_seq, edited, next_seq, count, uncounted_count, tokens, threshold, token_limit,
   recent_limit, summaries_limit, summary_field, summary, sketch, merged, pinned_field, pinned, more_large, kept_count = unpack(ARGV, 1, 22)
 count, kept_count = tonumber(count), tonumber(kept_count)
@@ -57,7 +56,6 @@ redis.call('ZREM', leased, session) -- [end of the lease]
 if pinned_field ~= '-' then redis.call('HSET', state, pinned_field, pinned) end -- [pinned stay]
 -- Drops originals of an earlier epoch, and originals that would be followed by a gap.
 if count > 0 and (not with_originals or kept_count == 0) then -- [old originals]
-  redis.call('DEL', vectors)
   if string.find(policy, 'b', 1, true) then
     for _, name in ipairs(redis.call('HKEYS', originals)) do
       local seq = tonumber(string.match(name, '^b(%d+)$'))

@@ -3,7 +3,7 @@
 --   messages
 --   state
 --   originals
---   vectors
+--   turned
 --   active
 --   overdue
 --   leased
@@ -16,7 +16,7 @@
 -- FIELDS reads counters ids_a
 -- REPLY 1 evicted, 0 touched since, or gone
 -- ERROR CORRUPT · LAYOUT version
-local messages, state, originals, vectors, active, overdue, leased, dead, evictions, owners = unpack(KEYS)
+local messages, state, originals, turned, active, overdue, leased, dead, evictions, owners = unpack(KEYS)
 local session, appends = unpack(ARGV)
 local counters, ids = unpack(redis.call('HMGET', state, 'counters', 'ids_a'))
 counters = counters or 'v1 1 0 0 0 0'
@@ -26,5 +26,5 @@ if evicting == '' then return 0 end -- [touched since]
 -- that lost appends, other appends may have taken their seqs.
 if appends ~= '*' and (ids or '-') ~= appends then return 0 end -- [as it was read]
 --- @include unindex
-redis.call('DEL', messages, state, vectors, originals) -- [removal]
+redis.call('DEL', messages, state, turned, originals) -- [removal]
 return 1

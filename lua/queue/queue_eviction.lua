@@ -6,7 +6,7 @@
 --   leased
 --   dead
 --   evictions
---   owners     then messages, state, originals and vectors of each session
+--   owners     then messages, state, originals and turned of each session
 -- ARGV
 --   now_ms     - for the server's clock
 --   reason     idle or limit
@@ -24,7 +24,7 @@ local lives_until_ms = kept == '1' and now + handover_ms or 0
 local chosen, expired = 0, 0
 for at = 5, #ARGV, 2 do
   local session, seen_ms = unpack(ARGV, at, at + 1)
-  local messages, state, originals, vectors = unpack(KEYS, 2 * at - 3, 2 * at)
+  local messages, state, originals, turned = unpack(KEYS, 2 * at - 3, 2 * at)
   local kind = redis.call('TYPE', state).ok
   if kind == 'hash' then
     local counters = redis.call('HGET', state, 'counters') or ''
@@ -39,7 +39,7 @@ for at = 5, #ARGV, 2 do
       if lives_until_ms > tonumber(expires_ms) then -- [handed over first]
         expires_ms = lives_until_ms
         counters = string.format('v1 %s %s %s %s %d', window_first_seq, total, window_tokens, active_ms, expires_ms) .. uncounted .. hidden .. policy
-        for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
+        for _, key in ipairs({state, messages, turned, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
       end
       counters = counters .. ' ' .. reason
       redis.call('HSET', state, 'counters', counters) -- [reason]

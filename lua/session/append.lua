@@ -15,7 +15,7 @@
 --   active
 --   overdue
 --   originals
---   vectors
+--   turned
 --   leased
 --   dead
 --   evictions
@@ -31,7 +31,7 @@
 -- REPLY counters@epoch, and ! if bodies should leave the window; if the append created the session, or was made before: counters first_seq last_seq created
 --   duplicate epoch; if the window has not the length in the counters, without any write: counters epoch window_count
 -- ERROR OWNER other · OVERTAKEN sending · PAST now_ms · CONFLICT last_seq cleared · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
-local messages, state, active, overdue, originals, vectors, leased, dead, evictions, fences, owners = unpack(KEYS)
+local messages, state, active, overdue, originals, turned, leased, dead, evictions, fences, owners = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
 local kept_ms, threshold, token_limit = string.match(limits, '(%d+) (%d+) (%S+)')
 local fresh, message_count, set_count, tokens, expect, now_ms, pins =
@@ -82,9 +82,9 @@ if evicting ~= '' then redis.call('ZREM', evictions, session) end -- [off the ev
 counters = string.format('v1 %s %d %d %d %d%s%s%s', window_first_seq, total, window_tokens, active_ms, expires_ms, uncounted, hidden, policy) -- [new]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(changes))
 if #ARGV >= first_drop then redis.call('HDEL', state, unpack(ARGV, first_drop)) end
--- Without a summary, a prune or a body that left it, a window has no originals or vectors: the nil ends the list.
+-- Without a summary, a prune or a body that left it, a window has no originals: the nil ends the list.
 local has_originals = window_first_seq ~= '1' or string.find(policy, 'b', 1, true) -- [bodies]
-if aged then for _, key in ipairs({state, messages, has_originals and originals or nil, vectors}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
+if aged then for _, key in ipairs({state, messages, not created and turned or nil, has_originals and originals or nil}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
 if message_count > 0 then redis.call('RPUSH', messages, unpack(elements)) end
 if count_before == 0 then redis.call('PEXPIREAT', messages, expires_ms) end
 if created then return {counters, 1, total, 1, 0, epoch} end

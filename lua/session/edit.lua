@@ -7,7 +7,7 @@
 --   messages
 --   state
 --   originals
---   vectors
+--   turned
 --   active
 --   overdue
 --   evictions
@@ -35,7 +35,7 @@
 --   writes counters ids_a ids_b ids_c ids_d ids: others resent queued edited pruned removed pins large_bytes summaries_count with_originals sketch committed pinned: summary:
 -- REPLY counters@epoch; if made before, the reply of known_append; 0 if the session has changed
 -- ERROR OVERTAKEN sending · FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
-local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
+local messages, state, originals, turned, active, overdue, evictions = unpack(KEYS)
 local session, now_ms, limits, token, epoch, first_seq, last_seq, edited, committed, place, seen, nonce, pins, next_seq,
   changes, block, bodies, kept, starts = unpack(ARGV, 1, 19)
 local more_seqs, more_tokens, more_uncounted, more_hidden, more_large = string.match(changes, '(%S+) (%S+) (%S+) (%S+) (%S+)')
@@ -89,27 +89,24 @@ if limits ~= '-' then
   --- @include policy
   --- @include make_overdue
   --- @include activity
-  if aged then for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
+  if aged then for _, key in ipairs({state, messages, turned, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
   evicting = '' -- [not chosen]
 end
 -- Removal first: a script that has written may continue when memory is short. The messages last: if a crash cuts the log
 -- within these writes, all others may safely run twice.
 if first_dropped <= #ARGV then redis.call('HDEL', state, unpack(ARGV, first_dropped)) end -- [dropped]
 if block == '0' and bodies == '-' then
-  redis.call('DEL', originals, vectors) -- [originals go]
+  redis.call('DEL', originals) -- [originals go]
 elseif block ~= '-' or bodies ~= '-' then
   local first_body, end_body = string.match(bodies, '(%d+) (%d+)')
   local end_block, from_seq, to_seq = tonumber(block) or math.huge, tonumber(first_body or 0), tonumber(end_body or math.huge)
   for _, name in ipairs(redis.call('HKEYS', originals)) do
-    local kind, number = string.match(name, '^([bsvw]?)(%d+)$')
+    local kind, number = string.match(name, '^([bsv]?)(%d+)$')
     number = tonumber(number or -1)
     local goes = number >= end_block -- [cut originals]
     if kind == 'b' then goes = number < from_seq or number >= to_seq end -- [bodies go]
     if goes then redis.call('HDEL', originals, name) end
   end
-end
-if block ~= '-' and (block ~= '0' or bodies ~= '-') or first_block < first_element then
-  --- @include drop_vectors
 end
 for at = first_original, first_gone - 1, 500 do
   -- A growing block is set as a whole. If a crash cuts the script here, readers skip the messages that are in it twice.

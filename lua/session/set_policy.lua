@@ -4,7 +4,7 @@
 --   messages
 --   state
 --   originals
---   vectors
+--   turned
 --   active
 --   overdue
 --   leased
@@ -22,7 +22,7 @@
 --   writes counters queued zone resent fence attempts failure deaths
 -- REPLY 1 set, 0 no such session
 -- ERROR OWNER other · OVERTAKEN sending · PAST now_ms · CORRUPT · LAYOUT version
-local messages, state, originals, vectors, active, overdue, leased, dead, evictions = unpack(KEYS)
+local messages, state, originals, turned, active, overdue, leased, dead, evictions = unpack(KEYS)
 local session, now_ms, kept_ms, new_policy, owner, sending, zone = unpack(ARGV)
 --- @include same_owner
 local overtaking, counters, queued, resent = nil, unpack(redis.call('HMGET', state, 'counters', 'queued', 'resent'))
@@ -48,5 +48,5 @@ redis.call('HSET', state, 'counters', counters, 'zone', zone, overtaking and 're
 if zone == '' then redis.call('HDEL', state, 'zone') end -- [UTC]
 redis.call('ZREM', evictions, session) -- [off the eviction queue]
 --- @include watched
-for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
+for _, key in ipairs({state, messages, turned, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
 return 1

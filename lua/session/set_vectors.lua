@@ -13,5 +13,4 @@ local originals = unpack(KEYS)
 local block, stored, seen, vectors = unpack(ARGV)
 if redis.call('HGET', originals, stored) ~= seen then return 0 end
 redis.call('HSET', originals, 'v' .. block, vectors)
-redis.call('HDEL', originals, 'w' .. block)
 return 1

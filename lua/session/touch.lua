@@ -3,7 +3,7 @@
 --   messages
 --   state
 --   originals
---   vectors
+--   turned
 --   active
 --   evictions
 -- ARGV
@@ -15,7 +15,7 @@
 --   writes counters
 -- REPLY 1 touched, 0 no such session
 -- ERROR OWNER other · PAST now_ms · CORRUPT · LAYOUT version
-local messages, state, originals, vectors, active, evictions = unpack(KEYS)
+local messages, state, originals, turned, active, evictions = unpack(KEYS)
 local session, now_ms, kept_ms, owner = unpack(ARGV)
 --- @include same_owner
 local counters = redis.call('HGET', state, 'counters')
@@ -31,5 +31,5 @@ redis.call('HSET', state, 'counters', counters)
 redis.call('ZREM', evictions, session) -- [off the eviction queue]
 --- @include watched
 redis.call('PEXPIREAT', state, expires_ms)
-for _, key in ipairs({messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
+for _, key in ipairs({messages, turned, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
 return 1

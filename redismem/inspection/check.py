@@ -37,15 +37,15 @@ def read_stored(keys: SessionKeys) -> Call[StoredSession]:
         ("PEXPIRETIME", keys.state),
         ("PEXPIRETIME", keys.messages),
         ("PEXPIRETIME", keys.originals),
-        ("PEXPIRETIME", keys.vectors),
+        ("PEXPIRETIME", keys.turned),
         *(("ZSCORE", index, keys.session) for index in shard.all_indexes),
         ("GET", shard.fences),
     )
 
     def decode(*answers: Any) -> StoredSession:
-        originals, state, elements, state_ms, messages_ms, originals_ms, vectors_ms, *scores, fences = answers
+        originals, state, elements, state_ms, messages_ms, originals_ms, turned_ms, *scores, fences = answers
         places = {name: None if score is None else float(score) for name, score in zip(_PLACES, scores, strict=True)}
-        times_ms = (state_ms, messages_ms, originals_ms, vectors_ms)
+        times_ms = (state_ms, messages_ms, originals_ms, turned_ms)
         return StoredSession(
             replies.fields(state), elements, dict(replies.fields(originals)), *times_ms, places, int(fences or 0)
         )

@@ -66,8 +66,8 @@ class StoredSession:
     state_expires_ms: int
     messages_expire_ms: int
     originals_expire_ms: int
-    vectors_expire_ms: int
-    """The expiry of the vector set, in milliseconds since 1970; -1 means never, -2 means there is no vector set."""
+    turned_expire_ms: int
+    """The expiry of the ended turns, in milliseconds since 1970; -1 means never, -2 means that there are none."""
     places: dict[str, float | None]
     """The session's score in each index; `None` means it is not in that index."""
     fences: int
@@ -237,11 +237,9 @@ def _summary_rules(seen: StoredSession, first_seq: int, summaries: list[Summary]
 
 def _original_rules(seen: StoredSession, first_seq: int) -> Broken:
     if not seen.text(layout.WITH_ORIGINALS):
-        if seen.vectors_expire_ms != _NONE_MS:
-            yield "I15", "a vector set without originals"
         return
     blocks = {int(field): block for field, block in seen.originals.items() if field.isdigit()}
-    vectors = (field for field in seen.originals if field[:1] in (b"v", b"w") and field[1:].isdigit())
+    vectors = (field for field in seen.originals if field[:1] == b"v" and field[1:].isdigit())
     embedded = {int(field[1:]): seen.originals[field] for field in vectors}
     yield from _field_rules(seen, blocks, embedded.keys())
     for number, block in sorted(blocks.items()):
@@ -290,7 +288,7 @@ def _field_rules(seen: StoredSession, blocks: dict[int, bytes], embedded: Set[in
     signed = {int(field[1:]) for field in seen.originals if field[:1] == b"s" and field[1:].isdigit()}
     merged = {at for number, block in blocks.items() if is_merged(block) for at in numbers_in(number, block)}
     others = len(seen.originals) - len(blocks) - len(signed) - len(embedded & (merged | blocks.keys()))
-    others -= (b"vectors" in seen.originals) + sum(map(_is_body, seen.originals))
+    others -= sum(map(_is_body, seen.originals))
     if signed != blocks.keys() or others:
         yield "I15", f"{len(blocks)} blocks of originals, {len(signed)} signatures, {others} other fields"
     twice = [number for number, block in sorted(blocks.items()) if number in merged and not is_merged(block)]
@@ -320,8 +318,8 @@ def _place_rules(seen: StoredSession, counters: Counters, late_ms: int) -> Broke
         times.add(seen.originals_expire_ms)
     if not all(counters.expires_ms <= time_ms <= counters.expires_ms + late_ms for time_ms in times):
         yield "I8", f"the keys expire at {sorted(times)}, but {counters.expires_ms} is recorded"
-    if seen.vectors_expire_ms != _NONE_MS and not 0 < seen.vectors_expire_ms <= counters.expires_ms + late_ms:
-        yield "I8", f"the vector set expires at {seen.vectors_expire_ms}, but {counters.expires_ms} is recorded"
+    if seen.turned_expire_ms != _NONE_MS and not 0 < seen.turned_expire_ms <= counters.expires_ms + late_ms:
+        yield "I8", f"the ended turns expire at {seen.turned_expire_ms}, but {counters.expires_ms} is recorded"
     sign = -1 if "x" in counters.policy else 1
     if seen.places["active"] != sign * counters.active_ms:
         yield "I12", f"listed as active at {seen.places['active']}, but {counters.active_ms} is recorded"

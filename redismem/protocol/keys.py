@@ -54,7 +54,8 @@ class SessionKeys:
     messages: bytes
     state: bytes
     originals: bytes
-    vectors: bytes
+    turned: bytes
+    """The turns that have ended."""
     live: bytes
     """The log of the running or last turn, and the channel of its events."""
     waiters: bytes
@@ -149,7 +150,7 @@ class Keys:
         number = self.shard_of(session_id)
         tag, shard = self._tags[number], self._shards[number]
         messages, state = f"{tag}:messages:{session_id}".encode(), f"{tag}:state:{session_id}".encode()
-        originals, vectors = f"{tag}:originals:{session_id}".encode(), f"{tag}:vectors:{session_id}".encode()
+        originals, turned = f"{tag}:originals:{session_id}".encode(), f"{tag}:turned:{session_id}".encode()
         live, waiters = f"{tag}:live:{session_id}".encode(), f"{tag}:waiters:{session_id}".encode()
         return SessionKeys(
             session_id=session_id,
@@ -157,7 +158,7 @@ class Keys:
             messages=messages,
             state=state,
             originals=originals,
-            vectors=vectors,
+            turned=turned,
             live=live,
             waiters=waiters,
             shard=shard,

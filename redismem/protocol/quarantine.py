@@ -39,7 +39,7 @@ SESSION = CopyKind(
     {"state": "hash", "messages": "list", "originals": "hash"},
     (layout.EPOCH, layout.COUNTERS, layout.OWNER),
     (*layout.INDEXES, "owners"),
-    ("vectors",),
+    ("turned",),
     Op.QUARANTINE,
 )
 RECORD = CopyKind(
@@ -249,7 +249,7 @@ def set_block_aside(
         "seen": stored,
         "kept_ms": kept_ms,
     }
-    moved = (keys.originals, place.copies(put_ms)["originals"], keys.vectors)
+    moved = (keys.originals, place.copies(put_ms)["originals"])
     more: Sequence[Argument] = (number, *beside)
     return script_call(Op.QUARANTINE_BLOCK, place, bool, named, script="set_aside", more_keys=moved, more=more)
 

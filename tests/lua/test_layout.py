@@ -137,7 +137,7 @@ def keys_in_readme(said: Said) -> Iterator[str]:
     session = keys.session(name)
     stored = [session.state, session.messages, session.originals, keys.record]
     stored += [quarantine_of(session) + b":<ms>:<key>", of_session(session).note]
-    stored += [session.vectors, keys.providers, keys.ticks, keys.processes, keys.dictionaries, keys.rate("<name>")]
+    stored += [session.turned, keys.providers, keys.ticks, keys.processes, keys.dictionaries, keys.rate("<name>")]
     stored += [*session.shard.all_indexes, session.shard.fences]
     stored += [session.shard.active.removesuffix(b"active") + b"cleared:<nonce>"]
     expected = {key.decode().replace(name, "<session>") for key in stored}

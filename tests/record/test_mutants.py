@@ -31,7 +31,6 @@ SAME = (
     ("write_record", "always", "if sending then"),
     ("write_record", "always", "if change.is_checked or change.overtaking or not change.described then"),
     ("write_record", "always", "elseif change.described then"),
-    ("set_aside", "always", "if redis.call('HEXISTS', originals, 'vectors') == 1 then"),
 )
 ENDLESS = ("if not size or #size > 7 then break", "visited, open, member =", "after_names = start + size")
 """Without these the script would not end."""

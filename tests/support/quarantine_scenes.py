@@ -101,14 +101,14 @@ async def comes_back(memory: Memory, raw: Any, is_record: bool) -> None:
     if not is_record:
         await raw.zadd(thing.keys.shard.dead, {"a": 1, "other": 1})
         await raw.persist(thing.keys.originals)
-        await raw.zadd(thing.keys.vectors, {"of the old": 1})
+        await raw.set(thing.keys.turned, "of the old")
         await raw.hset(thing.keys.state, "attempts", 3)
     listed, before_ms = await thing.indexes(), (await thing.times_ms(thing.place.live())) - {-1}
     seen = await thing.look()
     assert [await thing.move(5, seen) for _ in range(2)] == [True, False]
     assert (await thing.content(), await thing.indexes()) == (None, {} if is_record else {"dead": [b"other"]})
     if not is_record:
-        assert await raw.zadd(thing.keys.vectors, {"of an earlier life": 1}) == await raw.zcard(thing.keys.vectors)
+        assert await raw.set(thing.keys.turned, "of a later life", nx=True)
     (copy,) = await thing.copies()
     assert (copy.put_ms, copy.knows_owner, (copy.owner or b"")[-4:]) == (5, True, b" ann")
     aside_ms = await thing.times_ms(thing.place.copies(5))
@@ -122,7 +122,7 @@ async def comes_back(memory: Memory, raw: Any, is_record: bool) -> None:
     ((call,), _) = run.call_args
     assert await memory.store.run(call) is True, "sent again"
     assert await thing.content() == "old"
-    assert is_record or not await raw.exists(thing.keys.vectors)
+    assert is_record or not await raw.exists(thing.keys.turned)
     assert is_record or not await raw.hexists(thing.keys.state, "attempts")
     assert [key for key in await thing.stored() if b":quarantine:" in key] == []
     after = await thing.indexes()
@@ -342,11 +342,10 @@ async def blocks(memory: Memory, raw: Any) -> None:
         "1": "foreign",
         "s1": "of that",
         "v1": "vectors",
-        "w0": "in a set",
-        "vectors": "m 3",
+        "v0": "of it",
     }
     await raw.hset(keys.originals, mapping=fields)
-    await raw.zadd(keys.vectors, {"of the block": 1})
+    await raw.set(keys.turned, "of the session")
     before = await read_namespace(raw, memory.store.keys.namespace)
 
     def move(number: int, seen: bytes) -> Call[bool]:
@@ -358,8 +357,8 @@ async def blocks(memory: Memory, raw: Any) -> None:
         assert await memory.store.run(move(number, seen)) is False
         assert await read_namespace(raw, memory.store.keys.namespace) == before
     assert [await memory.store.run(move(1, b"foreign")) for _ in range(2)] == [True, False]
-    assert await raw.hgetall(keys.originals) == {b"0": b"fine", b"s0": b"of it", b"v0": b"in a set"}
-    assert not await raw.exists(keys.vectors)
+    assert await raw.hgetall(keys.originals) == {b"0": b"fine", b"s0": b"of it", b"v0": b"of it"}
+    assert await raw.exists(keys.turned)
     place = calls.of_session(keys)
     aside = place.copies(7)["originals"]
     assert await raw.hgetall(aside) == {b"1": b"foreign"}

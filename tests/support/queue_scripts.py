@@ -56,7 +56,7 @@ SWEEP = (3, FIRST_MS, LONGEST_MS)
 """The arguments of sweep.lua after the time: max_attempts, first_ms, longest_ms."""
 QUEUES = ("overdue", "leased", "dead")
 INDEXES = ("active", *QUEUES, "evictions")
-STORED = ("messages", "state", "originals", "vectors")
+STORED = ("messages", "state", "originals", "turned")
 
 
 async def create_overdue(lua: Scripts, session_id: str = "s", count: int = 6) -> None:

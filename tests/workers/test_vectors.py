@@ -244,21 +244,3 @@ async def test_they_come_back_with_their_session_out_of_quarantine(store: Store,
         await quarantine.restore(memory.store, await quarantine.find(memory.store, "a", None))
         assert await vectors_of(raw, keys) == before
         assert await check_session(memory.store, "a") == []
-
-
-async def test_vectors_that_an_earlier_release_put_into_a_vector_set_are_made_again(
-    store: Store, namespace: str, raw: Any
-) -> None:
-    async with open_with(store, namespace, Words()) as memory:
-        session, worker, keys = memory.session("a"), Worker(memory.store, Trim()), memory.store.keys.session("a")
-        await fill(session, 40)
-        await worker.drain()
-        before = await vectors_of(raw, keys)
-        await raw.hset(keys.originals, "w0", await raw.hget(keys.originals, "v0"))
-        await raw.hdel(keys.originals, "v0")
-        await fill(session, 20)
-        await worker.drain()
-        found = await vectors_of(raw, keys)
-        assert found[0] == before[0]
-        assert not await raw.hexists(keys.originals, "w0")
-        assert await check_session(memory.store, "a") == []

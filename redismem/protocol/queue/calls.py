@@ -143,7 +143,7 @@ def queue_eviction(
         shard,
         tuple,
         {"now_ms": time_argument(clock), "reason": reason, "kept": kept, "soon_ms": soon_ms},
-        more_keys=[key for keys, _ in seen for key in (keys.messages, keys.state, keys.originals, keys.vectors)],
+        more_keys=[key for keys, _ in seen for key in (keys.messages, keys.state, keys.originals, keys.turned)],
         more=[part for keys, active_ms in seen for part in (keys.session, active_ms)],
     )
 

@@ -39,14 +39,21 @@ async def test_a_session_expires_exactly_its_time_after_its_activity(lua: Script
         assert await lua.raw.pexpiretime(lua.key("messages")) == noted["expires_ms"]
 
 
-async def test_originals_and_vectors_expire_with_the_window_behind_them(lua: Scripts) -> None:
+async def test_originals_and_ended_turns_expire_with_the_session(lua: Scripts) -> None:
     await lua.append("a", "b", "c")
     assert await lua.edit(**PRUNE) != 0
     await lua.raw.hset(lua.key("originals"), "0", "block")
-    await lua.raw.set(lua.key("vectors"), "set")
+    await lua.raw.set(lua.key("turned"), "records")
     await lua.append("c", token=b"token..2", now_ms=NOW_MS + 1000)
-    times = {await lua.raw.pexpiretime(lua.key(key)) for key in ("state", "messages", "originals", "vectors")}
+    times = {await lua.raw.pexpiretime(lua.key(key)) for key in ("state", "messages", "originals", "turned")}
     assert times == {EXPIRES_MS + 1000}
+
+
+async def test_ended_turns_expire_with_a_session_without_originals(lua: Scripts) -> None:
+    await lua.append("a")
+    await lua.raw.set(lua.key("turned"), "records")
+    await lua.append("b", token=b"token..2", now_ms=NOW_MS + 1000)
+    assert await lua.raw.pexpiretime(lua.key("turned")) == EXPIRES_MS + 1000
 
 
 @pytest.mark.parametrize(("later_ms", "moved"), [(0, False), (999, False), (1000, True), (-5000, False)])

@@ -71,11 +71,11 @@ async def test_a_window_may_leave_as_a_whole(lua: Scripts) -> None:
 
 async def test_messages_move_into_the_originals_which_expire_with_the_session(three: Scripts) -> None:
     lua = three
-    for field in ("0", "1", "vectors"):
+    for field in ("0", "1"):
         await lua.raw.hset(lua.key("originals"), field, "old")
     assert await lua.edit(**EDITS["archive"], gone=("1",)) != 0
-    kept = {b"0": b"block", b"s0": b"signature", b"vectors": b"old"}
-    assert await lua.raw.hgetall(lua.key("originals")) == kept, "the vector set is still valid"
+    kept = {b"0": b"block", b"s0": b"signature"}
+    assert await lua.raw.hgetall(lua.key("originals")) == kept
     assert await lua.raw.pexpiretime(lua.key("originals")) == EXPIRES_MS
     assert (await lua.fields())[b"with_originals"] == b"1"
 
@@ -181,10 +181,10 @@ async def test_a_check_reads_no_bodies(lua: Scripts) -> None:
 @pytest.mark.parametrize(
     ("cut", "kept"),
     [
-        ({"block": 1}, "0 s0 v0 b1 b2 b7"),
-        ({"block": 1, "bodies": "0 2"}, "0 s0 v0 b1"),
+        ({"block": 1}, "0 s0 b1 b2 b7"),
+        ({"block": 1, "bodies": "0 2"}, "0 s0 b1"),
         ({"block": 0, "bodies": "2 99"}, "b2 b7"),
-        ({"bodies": "0 7"}, "0 s0 w0 1 s1 v1 10 s10 vectors b1 b2"),
+        ({"bodies": "0 7"}, "0 s0 1 s1 v1 10 s10 b1 b2"),
         ({"block": 0}, ""),
     ],
     ids=str,
@@ -192,12 +192,12 @@ async def test_a_check_reads_no_bodies(lua: Scripts) -> None:
 async def test_originals_go_from_a_block_on_and_bodies_by_their_seqs(
     three: Scripts, cut: dict[str, Any], kept: str
 ) -> None:
-    names = ["0", "s0", "w0", "1", "s1", "v1", "10", "s10", "vectors", "b1", "b2", "b7"]
+    names = ["0", "s0", "1", "s1", "v1", "10", "s10", "b1", "b2", "b7"]
     await three.raw.hset(three.key("originals"), mapping=dict.fromkeys(names, "x"))
-    await three.raw.set(three.key("vectors"), "set")
+    await three.raw.set(three.key("turned"), "records")
     assert await three.edit(**cut) != 0
     assert {name.decode() for name in await three.raw.hkeys(three.key("originals"))} == set(kept.split())
-    assert await three.raw.exists(three.key("vectors")) == ("block" not in cut), "cut vectors are in no set"
+    assert await three.raw.exists(three.key("turned")), "ended turns stay known without originals"
 
 
 async def test_summaries_pins_and_blocks_are_changed_with_the_window(three: Scripts) -> None:
@@ -205,14 +205,13 @@ async def test_summaries_pins_and_blocks_are_changed_with_the_window(three: Scri
     state, originals = lua.key("state"), lua.key("originals")
     await lua.raw.hset(state, mapping={"committed": "9-f", "summary:1": "old", "pins": "3 100", "sketch": "words"})
     blocks = {f"{kind}{number}": f"{kind}{number}" for kind in ("", "s", "v") for number in range(3)}
-    await lua.raw.hset(originals, mapping=blocks | {"w3": "set", "vectors": "model"})
-    await lua.raw.set(lua.key("vectors"), "a set")
+    await lua.raw.hset(originals, mapping=blocks)
     changed: dict[str, Any] = {
         "committed": "9-f",
         "pins": "-1,-9,2,50",
         "blocks": ("0", "0", "2", "2"),
         "originals": ("0", "new", "s0", "sign"),
-        "gone": ("v0", "2", "s2", "v2", "v3"),
+        "gone": ("v0", "2", "s2", "v2"),
         "sets": ("summary:1", "new", "pinned:5", "p"),
         "drops": ("pinned:4,5", "committed", "sketch"),
     }
@@ -220,8 +219,7 @@ async def test_summaries_pins_and_blocks_are_changed_with_the_window(three: Scri
     assert await lua.edit(**FORGET | changed | {"blocks": ("0", "other")}) == 0
     assert await lua.edit(**FORGET | changed) != 0
     kept = {b"0": b"new", b"s0": b"sign", b"1": b"1", b"s1": b"s1", b"v1": b"v1"}
-    assert await lua.raw.hgetall(originals) == kept, "the vectors of the set are beside their blocks again"
-    assert await lua.raw.exists(lua.key("vectors")) == 0
+    assert await lua.raw.hgetall(originals) == kept
     fields = await lua.fields()
     assert (fields[b"summary:1"], fields[b"pinned:5"], fields[b"pins"]) == (b"new", b"p", b"2 91")
     assert not {b"committed", b"sketch", b"pinned:4,5"} & fields.keys()
