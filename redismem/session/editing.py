@@ -33,6 +33,9 @@ from redismem.store.store import Store
 
 T = TypeVar("T")
 
+_READ_COUNT = 64
+"""The blocks that one call reads to count their messages."""
+
 
 class Editor:
     """The part of a session that edits messages. Each edit is atomic, and is refused if another writer was faster."""
@@ -250,8 +253,29 @@ class Editor:
     async def _plan_cut(self, view: View, from_seq: int) -> cuts.Cut:
         numbers = cuts.blocks_to_read(view, from_seq, self._store.settings.max_window_count)
         blocks, dictionaries = await self._read_blocks(numbers)
+        found = await self._find_messages(view, from_seq)
+        return await self._run_apart(partial(cuts.plan_cut, view, from_seq, blocks, dictionaries, found), blocks)
+
+    async def _find_messages(self, view: View, from_seq: int) -> dict[int, bool]:
+        """Return which seqs from one up to the window have a message, and which have none, as the originals tell."""
+        numbers, found = cuts.blocks_to_count(view, from_seq), dict[int, bool]()
+        for at in range(0, len(numbers), _READ_COUNT):
+            blocks, dictionaries = await self._read_blocks(numbers[at : at + _READ_COUNT])
+            found |= await self._run_apart(partial(cuts.find_messages, blocks, dictionaries), blocks)
+        first_kept = min(found, default=view.context.first_seq)
+        if numbers and first_kept > from_seq and await self._has_blocks_before(numbers[0]):
+            first_kept = from_seq
+        # Behind the first original, no block is kept of seqs without a message.
+        return dict.fromkeys(range(first_kept, view.context.first_seq), False) | found if numbers else found
+
+    async def _has_blocks_before(self, number: int) -> bool:
+        for stop in range(number, 0, -_READ_COUNT):
+            if await self._run(pages.blocks(self._calls.keys, range(max(0, stop - _READ_COUNT), stop))):
+                return True
+        return False
+
+    async def _run_apart(self, work: Callable[[], T], blocks: Sequence[pages.Block]) -> T:
         is_large = sum(unpacked_bytes(block.stored) for block in blocks) > LARGE_BYTES
-        work = partial(cuts.plan_cut, view, from_seq, blocks, dictionaries)
         return await run_apart(self._store.transport, work, is_much=is_large)
 
     async def _read_blocks(self, numbers: Sequence[int]) -> tuple[list[pages.Block], Dictionaries]:

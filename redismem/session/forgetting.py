@@ -76,7 +76,8 @@ class Forgetting:
         if not selected and not covering:
             return Forgotten(())
         summaries = {old: await self._rewrite(old, selected, seqs) for old, seqs in covering.items()}
-        plan = await self._run_apart(partial(forget_plans.forget, view, selected, self._blocks, summaries))
+        listed = forget_plans.listed_in(view, covering)
+        plan = await self._run_apart(partial(forget_plans.forget, view, selected, self._blocks, summaries, listed))
         if not await self._run(edit(self._calls, view, plan, bool)):
             return None
         seqs = selected.union(*covering.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from redismem.context.results import Summary
 from redismem.errors import NotInWindow, TooLarge
@@ -15,13 +16,15 @@ from redismem.messages.decoding import StoredMessages
 from redismem.messages.gaps import gap_count
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import MERGED_COUNT, block_number, decode_block, dictionary_of
+from redismem.originals.blocks import MERGED_COUNT, block_number, decode_block, dictionary_of, first_seq_of
 from redismem.originals.dictionaries import Dictionaries
 from redismem.originals.fields import encode_fields
 from redismem.protocol import layout
 from redismem.protocol.session.edits import View
 from redismem.protocol.session.pages import Block
 from redismem.settings.names import over_limit
+
+NONE_FOUND: Mapping[int, bool] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -42,6 +45,8 @@ class Cut:
     """The number of the first block of originals to remove or rewrite; None means that there are no originals."""
     originals: Mapping[bytes, bytes] = field(default_factory=dict)
     """The fields of that block, without the removed messages; several blocks if it was a merged one."""
+    behind_count: int = 0
+    """The messages that go although they have left the window, pinned ones included."""
 
 
 def first_seq_after(view: View, from_seq: int) -> int:
@@ -60,19 +65,50 @@ def _covered_seqs(view: View, summary: Summary) -> list[int] | None:
     return [int(id) for id in ids] if all(id.isdigit() for id in ids) else None
 
 
-def count_behind(view: View, from_seq: int) -> int:
-    """Return the number of messages from a seq up to the window.
+def blocks_to_count(view: View, from_seq: int) -> Sequence[int]:
+    """Return the numbers of the blocks of originals that tell which seqs from one up to the window have a message.
 
-    Gaps count as messages where no summary lists its messages.
+    None are needed if every seq behind the window has a message, or if all messages go.
     """
-    count = view.context.first_seq - from_seq
-    pinned = [message.seq for message in view.context.pinned]
-    for summary in view.context.summaries:
+    in_window = sum(map(gap_count, view.elements))
+    if from_seq == 1 or layout.WITH_ORIGINALS not in view.fields or view.removed_count == in_window:
+        return ()
+    return blocks_behind(view, from_seq)
+
+
+def find_messages(blocks: Sequence[Block], known: Dictionaries) -> dict[int, bool]:
+    """Return True for each seq of these blocks that has a message, and False for one that has none.
+
+    In a block that cannot be read, each seq counts as a message.
+    """
+    found = dict[int, bool]()
+    for block in blocks:
+        try:
+            seq, elements = decode_block(*block, known)
+            found |= {at: not gap_count(element) for at, element in enumerate(elements, seq)}
+        except Undecodable:
+            found |= dict.fromkeys(range(first_seq_of(block.numbers[0]), first_seq_of(block.numbers[-1] + 1)), True)
+    return found
+
+
+def count_behind(view: View, from_seq: int, found: Mapping[int, bool]) -> int:
+    """Return the number of messages from a seq up to the window. `found` is what the originals tell of these seqs.
+
+    Where no originals are left, the lists of the summaries tell. Without a list, a seq counts as a message, as long as
+    the session has so many.
+    """
+    context, span = view.context, range(from_seq, view.context.first_seq)
+    seqs = set(span)
+    for summary in context.summaries:
         covered = _covered_seqs(view, summary)
-        seqs = range(max(from_seq, summary.first_seq), summary.last_seq + 1)
         if covered is not None:
-            count -= len(seqs) - sum(seq in seqs for seq in {*covered, *pinned})
-    return count
+            seqs.difference_update(set(range(summary.first_seq, summary.last_seq + 1)).difference(covered))
+    seqs.difference_update(seq for seq, is_message in found.items() if not is_message)
+    seqs.update(seq for seq, is_message in found.items() if is_message and seq in span)
+    seqs.update(message.seq for message in context.pinned if message.seq in span)
+    window_count = len(view.elements) - sum(map(bool, map(gap_count, view.elements)))
+    before_count = sum(message.seq < from_seq for message in context.pinned)
+    return min(len(seqs), max(0, context.total_messages - window_count - before_count))
 
 
 def blocks_to_read(view: View, from_seq: int, most_count: int) -> Sequence[int]:
@@ -117,14 +153,20 @@ def check_readable(view: View, from_seq: int, blocks: Sequence[Block], known: Di
             raise NotInWindow(text, view.context.session_id)
 
 
-def plan_cut(view: View, from_seq: int, blocks: Sequence[Block], known: Dictionaries) -> Cut:
+def plan_cut(
+    view: View, from_seq: int, blocks: Sequence[Block], known: Dictionaries, found: Mapping[int, bool] = NONE_FOUND
+) -> Cut:
     """Plan the cut. `blocks` are the existing blocks of those to read, and `known` has their dictionaries.
+
+    `found` is what the blocks to count tell.
 
     Raises:
         NotInWindow: a message that would have to come back cannot be read.
     """
     try:
-        return _plan(view, from_seq, blocks, known)
+        cut = _plan(view, from_seq, blocks, known)
+        cut.behind_count = count_behind(view, from_seq, found)
+        return cut
     except (Undecodable, LookupError):
         raise NotInWindow(
             f"the originals of the summary that covers seq {from_seq} cannot be read", view.context.session_id

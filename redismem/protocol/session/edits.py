@@ -46,9 +46,14 @@ class View:
         """Return the place of a seq in the window; negative before the window."""
         return place_of(seq, self.context.first_seq, self.context.last_seq, self.elements)
 
+    @property
+    def removed_count(self) -> int:
+        """The number of seqs without a message. Raises ValueError."""
+        return int(self.fields.get(layout.REMOVED, b"0"))
+
     def removed_field(self, count: int) -> bytes:
         """Return the new value of the field `removed`, after `count` more seqs have no message. Raises ValueError."""
-        return b"%d" % (int(self.fields.get(layout.REMOVED, b"0")) + count)
+        return b"%d" % (self.removed_count + count)
 
     def pinned_field(self, seq: int) -> bytes:
         """Return the field of the pinned messages that left the window together with this one.

@@ -17,7 +17,7 @@ from redismem.protocol.ring import NAME_BYTES
 from redismem.protocol.session import append_ids
 from redismem.protocol.session.append import create_token
 from redismem.protocol.session.calls import SessionCalls
-from redismem.protocol.session.cuts import Cut, count_behind
+from redismem.protocol.session.cuts import Cut
 from redismem.protocol.session.edits import Edit, View
 
 
@@ -95,7 +95,7 @@ def _plan_from(op: Op, view: View, from_seq: int, new: NewMessages, cut: Cut | N
         )
     else:
         elements = fill_gaps(cut.restored, cut.first_seq, context.last_seq + own_count, _stamp(view))
-        behind_count = count_behind(view, from_seq) - sum(message.seq < context.first_seq for message in removed)
+        behind_count = max(0, cut.behind_count - sum(message.seq < context.first_seq for message in removed))
         edit = _plan(op, view, from_seq, removed, 0, elements, behind_count, own_count)
         _add_cut(edit, cut)
     edit.new, edit.seqs_count = new.elements, new.seqs_count

@@ -136,9 +136,20 @@ def covering(view: View, blocks: Blocks, seqs: Set[int], selected: Set[int]) -> 
 
 def _covered(view: View, summary: Summary, seqs: Set[int]) -> set[int]:
     """Return the seqs that a summary covers, or may cover: a summary of summaries does not list the messages."""
+    ids = _listed_ids(view, summary)
+    return {seq for seq in seqs if summary.first_seq <= seq <= summary.last_seq and (ids is None or str(seq) in ids)}
+
+
+def _listed_ids(view: View, summary: Summary) -> set[str] | None:
+    """Return the seqs of the messages that a summary lists; None for a summary of summaries."""
     ids = {id.removeprefix(f"{view.context.epoch}:") for id in summary.message_ids}
-    is_listed = all(id.isdigit() for id in ids)
-    return {seq for seq in seqs if summary.first_seq <= seq <= summary.last_seq and (str(seq) in ids or not is_listed)}
+    return ids if all(id.isdigit() for id in ids) else None
+
+
+def listed_in(view: View, covering: Mapping[Summary, Set[int]]) -> set[int]:
+    """Return those of the covered seqs that were messages for certain, because their summary lists them."""
+    listed = [seqs for summary, seqs in covering.items() if _listed_ids(view, summary) is not None]
+    return set[int]().union(*listed)
 
 
 def ids_without(summary: Summary, seqs: Set[int], epoch: str) -> tuple[str, ...]:
@@ -160,11 +171,17 @@ def left_of(summary: Summary, blocks: Blocks, selected: Set[int], epoch: str) ->
     return [message for message in messages if not message.pinned]
 
 
-def forget(view: View, selected: Set[int], blocks: Blocks, summaries: Mapping[Summary, Summary | None]) -> Edit:
+def forget(
+    view: View,
+    selected: Set[int],
+    blocks: Blocks,
+    summaries: Mapping[Summary, Summary | None],
+    listed: Set[int] = frozenset(),
+) -> Edit:
     """Plan the removal of these messages. A large block takes a second.
 
     `blocks` must include every block with one of them. `summaries` has the summary that replaces each one that covers
-    them; None removes it.
+    them; None removes it. `listed` are the messages that these summaries list, with or without an original.
     """
     edit = Edit(Op.FORGET, view.context.first_seq, if_summaries=True)
     edit.drops.append(layout.SKETCH)  # as a whole: the words of one message cannot be taken out
@@ -172,8 +189,8 @@ def forget(view: View, selected: Set[int], blocks: Blocks, summaries: Mapping[Su
     _change_pinned(edit, view, selected)
     edit.blocks = list(_change_blocks(view, selected, blocks))
     _change_summaries(edit, view, summaries)
-    if selected:
-        edit.sets[layout.REMOVED] = view.removed_field(len(selected))
+    if removed := selected | listed:
+        edit.sets[layout.REMOVED] = view.removed_field(len(removed))
     if layout.counters(view.fields[layout.COUNTERS]).has_bodies:
         edit.dropped = [f"b{seq}" for seq in sorted(selected)]
     return edit
