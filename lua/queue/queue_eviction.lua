@@ -6,7 +6,8 @@
 --   leased
 --   dead
 --   evictions
---   owners     then messages, state, originals and turned of each session
+--   owners
+--   turns      then messages, state, originals and turned of each session
 -- ARGV
 --   now_ms     - for the server's clock
 --   reason     idle or limit
@@ -16,7 +17,7 @@
 --   writes counters
 -- REPLY number of queued sessions, number of expired ones
 -- ERROR
-local active, overdue, leased, dead, evictions, owners = unpack(KEYS, 1, 6)
+local active, overdue, leased, dead, evictions, owners, turns = unpack(KEYS, 1, 7)
 local now_ms, reason, kept, soon_ms = unpack(ARGV, 1, 4)
 --- @include now
 --- @include handover
@@ -24,7 +25,7 @@ local lives_until_ms = kept == '1' and now + handover_ms or 0
 local chosen, expired = 0, 0
 for at = 5, #ARGV, 2 do
   local session, seen_ms = unpack(ARGV, at, at + 1)
-  local messages, state, originals, turned = unpack(KEYS, 2 * at - 3, 2 * at)
+  local messages, state, originals, turned = unpack(KEYS, 2 * at - 2, 2 * at + 1)
   local kind = redis.call('TYPE', state).ok
   if kind == 'hash' then
     local counters = redis.call('HGET', state, 'counters') or ''

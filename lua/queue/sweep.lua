@@ -6,7 +6,8 @@
 --   leased
 --   dead
 --   evictions
---   owners     then the state of each session
+--   owners
+--   turns      then the state of each session
 -- ARGV
 --   now_ms        - for the server's clock
 --   max_attempts  a retried dead session has one attempt left
@@ -16,9 +17,9 @@
 --   writes counters queued fence attempts
 -- REPLY number of sessions removed from the indexes, number of sessions repaired or retried
 -- ERROR
-local active, overdue, leased, dead, evictions, owners = unpack(KEYS, 1, 6)
+local active, overdue, leased, dead, evictions, owners, turns = unpack(KEYS, 1, 7)
 local now_ms, max_attempts, first_ms, longest_ms = unpack(ARGV, 1, 4)
-local states, sessions = {unpack(KEYS, 7)}, {unpack(ARGV, 5)}
+local states, sessions = {unpack(KEYS, 8)}, {unpack(ARGV, 5)}
 --- @include now
 local queues = {overdue = overdue, leased = leased, dead = dead}
 local function repair(session, state, queued, owner, active_ms, without_reason, watched_ms)

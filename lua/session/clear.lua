@@ -5,12 +5,15 @@
 --   state
 --   originals
 --   turned
+--   live
+--   waiters
 --   active
 --   overdue
 --   leased
 --   dead
 --   evictions
 --   owners
+--   turns
 --   cleared   only with *: the epoch that this call removed
 -- ARGV
 --   session
@@ -20,7 +23,7 @@
 -- FIELDS reads counters epoch owner
 -- REPLY 1 removed, now or before; 0 not there; or owner and epoch of a session with an owner, which is left
 -- ERROR OWNER other
-local messages, state, originals, turned, active, overdue, leased, dead, evictions, owners, cleared = unpack(KEYS)
+local messages, state, originals, turned, live, waiters, active, overdue, leased, dead, evictions, owners, turns, cleared = unpack(KEYS)
 local session, epoch, noted_ms, owner = unpack(ARGV)
 local seen_epoch, seen_owner = unpack(redis.call('HMGET', state, 'epoch', 'owner'))
 if not seen_epoch or seen_epoch == '' then seen_epoch = '-' end
@@ -35,4 +38,4 @@ if seen_epoch ~= epoch then return was_there and 1 or 0 end -- [epoch]
 --- @include unindex
 -- The note comes first: if a crash cuts the log after it, a resent call removes the rest of the session, and no other.
 if cleared then redis.call('SET', cleared, epoch, 'PX', noted_ms) end -- [noted]
-return (redis.call('DEL', messages, state, turned, originals) > 0 or was_there) and 1 or 0
+return (redis.call('DEL', messages, state, turned, live, waiters, originals) > 0 or was_there) and 1 or 0

@@ -8,9 +8,11 @@
 --   state
 --   originals
 --   turned
+--   live
 --   active
 --   overdue
 --   evictions
+--   turns
 -- ARGV
 --   session
 --   now_ms     - for the server's clock
@@ -30,16 +32,17 @@
 --   block      number of the first block of originals that goes; - for none
 --   bodies     the first seq of which the body stays, and the first one behind; - if all stay
 --   kept       places of the first and the last element that stay in the window; - if all stay
+--   log        of the last turn: - keeps it, ended removes it unless its turn runs, lost removes it and ends its turn
 --   starts     numbers of the first argument of each list but the first
--- FIELDS reads epoch counters ids_a ids_b ids_c ids_d ids: others resent edited queued pins large_bytes committed pinned:
---   writes counters ids_a ids_b ids_c ids_d ids: others resent queued edited pruned removed pins large_bytes summaries_count with_originals sketch committed pinned: summary:
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d ids: others resent edited queued pins large_bytes committed pinned: turn
+--   writes counters ids_a ids_b ids_c ids_d ids: others resent queued edited pruned removed pins large_bytes summaries_count with_originals sketch committed pinned: summary: turn stop doubt
 -- REPLY counters@epoch; if made before, the reply of known_append; 0 if the session has changed
 -- ERROR OVERTAKEN sending · FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
-local messages, state, originals, turned, active, overdue, evictions = unpack(KEYS)
+local messages, state, originals, turned, live, active, overdue, evictions, turns = unpack(KEYS)
 local session, now_ms, limits, token, epoch, first_seq, last_seq, edited, committed, place, seen, nonce, pins, next_seq,
-  changes, block, bodies, kept, starts = unpack(ARGV, 1, 19)
+  changes, block, bodies, kept, log, starts = unpack(ARGV, 1, 20)
 local more_seqs, more_tokens, more_uncounted, more_hidden, more_large = string.match(changes, '(%S+) (%S+) (%S+) (%S+) (%S+)')
-local first_replaced = 20
+local first_replaced = 21
 local first_block, first_element, first_message, first_original, first_gone, first_set, first_dropped =
   string.match(starts, '(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)')
 first_block, first_element, first_message = tonumber(first_block), tonumber(first_element), tonumber(first_message)
@@ -94,6 +97,7 @@ if limits ~= '-' then
 end
 -- Removal first: a script that has written may continue when memory is short. The messages last: if a crash cuts the log
 -- within these writes, all others may safely run twice.
+--- @include drop_log
 if first_dropped <= #ARGV then redis.call('HDEL', state, unpack(ARGV, first_dropped)) end -- [dropped]
 if block == '0' and bodies == '-' then
   redis.call('DEL', originals) -- [originals go]

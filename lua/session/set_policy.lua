@@ -5,6 +5,7 @@
 --   state
 --   originals
 --   turned
+--   live
 --   active
 --   overdue
 --   leased
@@ -22,7 +23,7 @@
 --   writes counters queued zone resent fence attempts failure deaths
 -- REPLY 1 set, 0 no such session
 -- ERROR OWNER other · OVERTAKEN sending · PAST now_ms · CORRUPT · LAYOUT version
-local messages, state, originals, turned, active, overdue, leased, dead, evictions = unpack(KEYS)
+local messages, state, originals, turned, live, active, overdue, leased, dead, evictions = unpack(KEYS)
 local session, now_ms, kept_ms, new_policy, owner, sending, zone = unpack(ARGV)
 --- @include same_owner
 local overtaking, counters, queued, resent = nil, unpack(redis.call('HMGET', state, 'counters', 'queued', 'resent'))
@@ -49,4 +50,5 @@ if zone == '' then redis.call('HDEL', state, 'zone') end -- [UTC]
 redis.call('ZREM', evictions, session) -- [off the eviction queue]
 --- @include watched
 for _, key in ipairs({state, messages, turned, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
+redis.call('PEXPIREAT', live, expires_ms, 'LT') -- [log not later]
 return 1

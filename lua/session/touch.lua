@@ -1,9 +1,11 @@
 -- Makes a session active now, as an append does: renews its time to live and removes it from the eviction queue.
+-- The log of turns never expires later than the session; it is not kept longer.
 -- KEYS
 --   messages
 --   state
 --   originals
 --   turned
+--   live
 --   active
 --   evictions
 -- ARGV
@@ -15,7 +17,7 @@
 --   writes counters
 -- REPLY 1 touched, 0 no such session
 -- ERROR OWNER other · PAST now_ms · CORRUPT · LAYOUT version
-local messages, state, originals, turned, active, evictions = unpack(KEYS)
+local messages, state, originals, turned, live, active, evictions = unpack(KEYS)
 local session, now_ms, kept_ms, owner = unpack(ARGV)
 --- @include same_owner
 local counters = redis.call('HGET', state, 'counters')
@@ -32,4 +34,5 @@ redis.call('ZREM', evictions, session) -- [off the eviction queue]
 --- @include watched
 redis.call('PEXPIREAT', state, expires_ms)
 for _, key in ipairs({messages, turned, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
+redis.call('PEXPIREAT', live, expires_ms, 'LT') -- [log not later]
 return 1

@@ -25,7 +25,7 @@ _TOGETHER_COUNT = 16
 # A key that moves to another cluster node keeps its remaining time to live, so the duration of the move is added to
 # it, until an append sets the session's expiry again.
 _MOVED_LATE_MS = 60_000
-_PLACES = (*INDEXES, "owners")
+_PLACES = (*INDEXES, "owners", "turns")
 
 
 def read_stored(keys: SessionKeys) -> Call[StoredSession]:

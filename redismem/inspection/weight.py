@@ -22,7 +22,7 @@ async def stored_bytes(store: Store, session_ids: Collection[str], chunk_count: 
     try:
         for session_id in session_ids:
             names = store.keys.session(session_id)
-            keys += (names.messages, names.state, names.originals, names.turned)
+            keys += (names.messages, names.state, names.originals, names.turned, names.live, names.waiters)
             shard = store.keys.shard_of(session_id)
             in_shard[shard] = in_shard.get(shard, 0) + 1
             if len(keys) >= chunk_count:

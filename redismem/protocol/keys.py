@@ -31,6 +31,7 @@ class ShardKeys:
     owners: bytes
     fences: bytes
     turns: bytes
+    """The sessions with a running turn, by the end of its lease."""
     stops: bytes
     """The channel on which running turns are stopped. There is no key of this name."""
 
@@ -41,8 +42,8 @@ class ShardKeys:
 
     @property
     def all_indexes(self) -> tuple[bytes, ...]:
-        """The index keys and `owners`, for the scripts that remove a session from all of them."""
-        return (*self.indexes, self.owners)
+        """The index keys, `owners` and `turns`, for the scripts that remove a session from all of them."""
+        return (*self.indexes, self.owners, self.turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class SessionKeys:
     live: bytes
     """The log of the running or last turn, and the channel of its events."""
     waiters: bytes
+    """The turns that wait for the running one, in order of arrival."""
     shard: ShardKeys
     owner: bytes | None = None
     """The owner that the session must have, as its state contains it; None accepts any."""

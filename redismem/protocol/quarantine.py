@@ -30,7 +30,7 @@ class CopyKind:
     """The fields of the head to read before a move. The first one tells one life from another."""
     indexes: tuple[str, ...]
     removed: tuple[str, ...]
-    """The keys that are removed, because they can be built anew."""
+    """The keys that are removed: a restored session or record does not need them."""
     op: Op
 
 
@@ -38,8 +38,8 @@ SESSION = CopyKind(
     "session",
     {"state": "hash", "messages": "list", "originals": "hash"},
     (layout.EPOCH, layout.COUNTERS, layout.OWNER),
-    (*layout.INDEXES, "owners"),
-    ("turned",),
+    (*layout.INDEXES, "owners", "turns"),
+    ("turned", "live", "waiters"),
     Op.QUARANTINE,
 )
 RECORD = CopyKind(

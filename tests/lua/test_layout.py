@@ -102,7 +102,7 @@ def fields_in_readme(said: Said) -> Iterator[str]:
 def indexes_in_readme(said: Said) -> Iterator[str]:
     rows = {cells[0].strip("`"): [set(cells[2].split()), set(cells[3].split())] for cells in said.table("index")}
     texts = said.texts()
-    for name in rows.keys() | {*layout.INDEXES, "owners"}:
+    for name in rows.keys() | {*layout.INDEXES, "owners", "turns"}:
         fills = {script for script, found in texts.items() if name in found.fills}
         empties = {script for script, found in texts.items() if name in found.empties}
         if rows.get(name) != [fills, empties]:
@@ -137,7 +137,8 @@ def keys_in_readme(said: Said) -> Iterator[str]:
     session = keys.session(name)
     stored = [session.state, session.messages, session.originals, keys.record]
     stored += [quarantine_of(session) + b":<ms>:<key>", of_session(session).note]
-    stored += [session.turned, keys.providers, keys.ticks, keys.processes, keys.dictionaries, keys.rate("<name>")]
+    stored += [session.turned, session.live, session.waiters]
+    stored += [keys.providers, keys.ticks, keys.processes, keys.dictionaries, keys.rate("<name>")]
     stored += [*session.shard.all_indexes, session.shard.fences]
     stored += [session.shard.active.removesuffix(b"active") + b"cleared:<nonce>"]
     expected = {key.decode().replace(name, "<session>") for key in stored}
@@ -287,7 +288,7 @@ def test_the_keys_of_a_shard_are_the_indexes_in_their_order() -> None:
     shard = Keys("ns", 1).shards()[0]
     names = [key.rpartition(b":")[2].decode() for key in shard.indexes]
     assert names == list(layout.INDEXES)
-    assert shard.all_indexes == (*shard.indexes, shard.owners)
+    assert shard.all_indexes == (*shard.indexes, shard.owners, shard.turns)
     assert ShardKeys.__slots__ == (*layout.INDEXES, "owners", "fences", "turns", "stops")
 
 

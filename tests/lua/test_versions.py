@@ -89,7 +89,7 @@ async def test_it_does_not_stop_the_sweep_of_other_sessions(lua: Scripts) -> Non
 
 async def test_clear_checks_only_the_epoch(lua: Scripts) -> None:
     await create_with_layout(lua, OTHERS[0])
-    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10) == 1
+    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=13) == 1
     assert set(await lua.read_namespace()) == {lua.key("fences")}
     assert [await lua.queue(index) for index in INDEXES] == [{}] * 5
 

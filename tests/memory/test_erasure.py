@@ -19,6 +19,7 @@ from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.stored import read_namespace
 from support.stores import Store, short_deadlines
+from support.turns import KEYS
 from support.writers import chat_message
 
 from redismem import ForgetIncomplete, ForgottenSessions, InvalidSessionId, Memory, Settings, StoreUnavailable
@@ -82,6 +83,18 @@ async def test_all_sessions_with_a_prefix_go_and_no_other(
     assert (forgotten.session_count, forgotten.quarantined_count, forgotten.unattributed_count) == (5, 0, 0)
     assert {entry.session_id for entry in (await memory.sessions()).sessions} == set(left)
     assert await is_sound(memory)
+
+
+async def test_what_is_left_of_turns_without_a_session_goes_by_its_prefix(
+    memory: Memory, raw: Any, namespace: str
+) -> None:
+    for name in KEYS:
+        await raw.set(getattr(memory.store.keys.session(f"user-4:{name}"), name), "secret")
+        await raw.set(getattr(memory.store.keys.session(f"user-42:{name}"), name), "other")
+    forgotten = await memory.forget(prefix="user-4:")
+    assert forgotten.proven_ms is not None
+    assert "secret" not in await names(raw, namespace)
+    assert (await names(raw, namespace)).count("other") == len(KEYS)
 
 
 @pytest.mark.parametrize(

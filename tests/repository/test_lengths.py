@@ -12,7 +12,7 @@ PYTHON_LINES = 400
 FUNCTION_LINES = 40
 LUA_LINES = 60
 # A script with one order of writes, which parts in include/ would hide. Each has its length, so that it does not grow.
-LONG_SCRIPTS = {"session/edit.lua": 92, "queue/commit.lua": 64}
+LONG_SCRIPTS = {"session/edit.lua": 90, "queue/commit.lua": 63}
 Check = Callable[[Path], list[str]]
 
 

@@ -21,6 +21,7 @@ from redismem.protocol.record.quarantine import of_record
 from redismem.record import Change, Record
 from support.quarantined import copies_of, move_record, move_session
 from support.stored import read_namespace
+from support.turns import keys_left, put_turn
 
 Scene = Callable[[Memory, Any], Awaitable[None]]
 HOUR_MS = 3_600_000
@@ -94,6 +95,14 @@ async def begin(memory: Memory, raw: Any, is_record: bool, owner: str | None = "
     return Thing(memory, raw, False, session, calls.of_session(memory.store.keys.session("a")))
 
 
+async def replace_turns(thing: Thing) -> None:
+    """Assert that nothing is left of the session's turns, and store others, which a restoration removes."""
+    keys = thing.keys
+    assert await keys_left(thing.raw, keys) == set()
+    await thing.raw.mset({keys.turned: "of a later life", keys.live: "log", keys.waiters: "w"})
+    await thing.raw.zadd(keys.shard.turns, {"a": 1})
+
+
 async def comes_back(memory: Memory, raw: Any, is_record: bool) -> None:
     """It leaves its place and the indexes at once, keeps its time to live, and comes back. A resent call is safe."""
     thing = await begin(memory, raw, is_record)
@@ -101,14 +110,14 @@ async def comes_back(memory: Memory, raw: Any, is_record: bool) -> None:
     if not is_record:
         await raw.zadd(thing.keys.shard.dead, {"a": 1, "other": 1})
         await raw.persist(thing.keys.originals)
-        await raw.set(thing.keys.turned, "of the old")
+        await put_turn(raw, thing.keys)
         await raw.hset(thing.keys.state, "attempts", 3)
     listed, before_ms = await thing.indexes(), (await thing.times_ms(thing.place.live())) - {-1}
     seen = await thing.look()
     assert [await thing.move(5, seen) for _ in range(2)] == [True, False]
     assert (await thing.content(), await thing.indexes()) == (None, {} if is_record else {"dead": [b"other"]})
     if not is_record:
-        assert await raw.set(thing.keys.turned, "of a later life", nx=True)
+        await replace_turns(thing)
     (copy,) = await thing.copies()
     assert (copy.put_ms, copy.knows_owner, (copy.owner or b"")[-4:]) == (5, True, b" ann")
     aside_ms = await thing.times_ms(thing.place.copies(5))
@@ -122,7 +131,7 @@ async def comes_back(memory: Memory, raw: Any, is_record: bool) -> None:
     ((call,), _) = run.call_args
     assert await memory.store.run(call) is True, "sent again"
     assert await thing.content() == "old"
-    assert is_record or not await raw.exists(thing.keys.turned)
+    assert is_record or await keys_left(raw, thing.keys) == set()
     assert is_record or not await raw.hexists(thing.keys.state, "attempts")
     assert [key for key in await thing.stored() if b":quarantine:" in key] == []
     after = await thing.indexes()

@@ -74,7 +74,8 @@ async def run_many(lua: Scripts, name: str, sessions: list[str], *arguments: Any
     """Run a script about several sessions. Its keys are the indexes, and the state or all keys of each session."""
     script = scripts.load(name)
     each = STORED if name == "queue_eviction" else ("state",)
-    keys = [*map(lua.key, (*INDEXES, "owners")), *(lua.key(key, session_id) for session_id in sessions for key in each)]
+    keys = [*map(lua.key, (*INDEXES, "owners", "turns"))]
+    keys += [lua.key(key, session_id) for session_id in sessions for key in each]
     await lua.raw.script_load(script.source)
     return await lua.raw.evalsha(script.sha.decode(), len(keys), *keys, *arguments)
 

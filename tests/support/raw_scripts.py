@@ -68,7 +68,8 @@ EDIT: dict[str, Any] = {
     "block": "-",
     "bodies": "-",
     "kept": "-",
-    "starts": "20 20 20 20 20 20 20",
+    "log": "-",
+    "starts": "21 21 21 21 21 21 21",
 }
 """An edit that changes nothing."""
 LEAVE: dict[str, Any] = {
@@ -137,7 +138,7 @@ class Scripts:
         """Run edit.lua; `changed` replaces values of EDIT, and has the lists by their names."""
         lists = [tuple(changed.pop(name, ())) for name in LISTS]
         assert changed.keys() <= EDIT.keys()
-        starts = list(accumulate(map(len, lists), initial=20))[1:-1]
+        starts = list(accumulate(map(len, lists), initial=21))[1:-1]
         tail = [argument for part in lists for argument in part]
         return await self.run("edit", *tail, **EDIT | {"starts": " ".join(map(str, starts))} | changed)
 

@@ -125,7 +125,7 @@ def _queued(pairs: dict[str, str], code: str) -> set[str]:
 
 
 def _indexes(script: str, code: str, name: str) -> set[str]:
-    if name in (*layout.INDEXES, "owners"):
+    if name in (*layout.INDEXES, "owners", "turns"):
         return {name}
     looped = re.findall(rf"for _, {name} in ipairs\(\{{([\w, ]+)\}}\)", code)
     found = {index for names in looped for index in names.split(", ")} | _INDEXES_MEANT.get((script, name), set())

@@ -19,7 +19,7 @@ from redismem.protocol.namespace.calls import entries, name_of
 from redismem.protocol.owners import check_same_owner, encode_owner, owner_score
 from redismem.protocol.scanning import ScanStep, escape, scan_keys
 
-_KEY = re.compile(rb"rm:\{[^{}]+:\d+[a-z]+\}:(messages|state|originals|turned):(.+)", re.DOTALL)
+_KEY = re.compile(rb"rm:\{[^{}]+:\d+[a-z]+\}:(messages|state|originals|turned|live|waiters):(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

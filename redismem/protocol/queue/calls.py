@@ -164,7 +164,7 @@ def scan_queue(cursors: Mapping[ShardKeys, tuple[int, int]], limit: int) -> Call
     """
     commands: list[Command] = []
     for shard, (active, owners) in cursors.items():
-        queued = (shard.overdue, shard.leased, shard.dead, shard.evictions)
+        queued = (shard.overdue, shard.leased, shard.dead, shard.evictions, shard.turns)
         commands += (
             ("ZSCAN", shard.active, active, "COUNT", limit),
             ("ZSCAN", shard.owners, owners, "COUNT", limit),

@@ -105,7 +105,7 @@ def batches(chosen: Sequence[Shortened]) -> Iterator[list[Shortened]]:
 
 def move(view: View, part: Sequence[Shortened]) -> Edit:
     """Plan how these bodies move into the originals. Sent again, it finds the session edited, and changes nothing."""
-    edit = Edit(Op.MOVE_BODIES, view.context.first_seq, token=b"")
+    edit = Edit(Op.MOVE_BODIES, view.context.first_seq, log=None, token=b"")
     edit.replaced = {each.place: Replaced(each.before, each.after, layout.body_field(each.seq)) for each in part}
     edit.tokens = sum(each.more_tokens for each in part)
     return edit

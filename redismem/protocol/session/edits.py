@@ -158,6 +158,11 @@ class Edit:
     dropped: Sequence[str] = ()
     """Further fields of the originals that go."""
 
+    log: str | None = "ended"
+    """The fate of the log of the last turn, which may quote what goes.
+
+    ended removes it unless its turn runs; lost removes it and ends its turn; None keeps it.
+    """
     is_use: bool = False
     """True if the edit counts as activity: the session lives on, and becomes overdue if its window is too long."""
     version: bytes | None = field(default_factory=nonce)
@@ -194,6 +199,7 @@ def edit(calls: SessionCalls, view: View, change: Edit, decode: Callable[[Any], 
         "block": change.first_block,
         "bodies": f"{change.bodies.start} {change.bodies.stop}" if change.bodies is not None and has_bodies else None,
         "kept": _encode_kept(change),
+        "log": change.log,
         "starts": " ".join(map(str, starts[1:-1])),
     }
     more = [argument for part in lists for argument in part]

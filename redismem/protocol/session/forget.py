@@ -183,7 +183,7 @@ def forget(
     `blocks` must include every block with one of them. `summaries` has the summary that replaces each one that covers
     them; None removes it. `listed` are the messages that these summaries list, with or without an original.
     """
-    edit = Edit(Op.FORGET, view.context.first_seq, if_summaries=True)
+    edit = Edit(Op.FORGET, view.context.first_seq, if_summaries=True, log="lost")
     edit.drops.append(layout.SKETCH)  # as a whole: the words of one message cannot be taken out
     edit.replaced = dict(_change_window(edit, view, selected))
     _change_pinned(edit, view, selected)

@@ -153,6 +153,7 @@ def archive(view: View, messages: Sequence[Message], originals: Mapping[bytes, b
     merged = merged_number(originals)
     edit.dropped = () if merged is None else replaced_fields(merged)
     edit.sets[layout.WITH_ORIGINALS] = b"1"
+    edit.log = None
     return edit
 
 

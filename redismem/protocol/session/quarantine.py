@@ -20,7 +20,7 @@ from redismem.protocol.ids import nonce
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.owners import is_owner_field
 from redismem.protocol.policy import decode_policy
-from redismem.protocol.quarantine import Revival, Seen, StoredKey, encode_note, of_session
+from redismem.protocol.quarantine import SESSION, Revival, Seen, StoredKey, encode_note, of_session
 from redismem.protocol.session.restore import Restoration
 from redismem.settings.settings import Settings
 
@@ -140,5 +140,5 @@ def revive(restoration: Restoration, epoch: str, now_ms: int, settings: Settings
     }
     stored = restoration.stored
     sets = {name: value for name, value in fields.items() if stored.get(name) != value}
-    in_order = [scores.get(index, layout.NONE) for index in (*layout.INDEXES, "owners")]
+    in_order = [scores.get(index, layout.NONE) for index in SESSION.indexes]
     return Revival(epoch.encode(), expires_ms, in_order, sets, [name for name in stored if name not in fields])

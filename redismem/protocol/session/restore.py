@@ -23,7 +23,7 @@ _EPOCH = re.compile(rb"[1-9][0-9]{0,18}-[0-9a-f]+")
 _VALUES = (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN)
 _KEPT_FIELDS = (*_VALUES, layout.OWNER, layout.ZONE)
 _MOST = 1 << 53
-# Fields of a claim, a queue or other processes.
+# Fields of a claim, a queue, other processes or a turn.
 _DROPPED_FIELDS = (
     layout.FENCE,
     layout.EVICTOR,
@@ -32,6 +32,9 @@ _DROPPED_FIELDS = (
     layout.FAILURE,
     layout.DEATHS,
     layout.OTHERS,
+    layout.TURN,
+    layout.STOP,
+    layout.DOUBT,
 )
 
 

@@ -79,7 +79,7 @@ async def test_a_worker_that_lost_the_lease_writes_nothing(lua: Scripts, after: 
     await create_claimed(lua)
     changed: dict[str, Any] = {}
     if after == "clear":
-        await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10)
+        await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=13)
     elif after in ("expiry", "another life"):
         await lua.raw.delete(lua.key("state"), lua.key("messages"))
     elif after == "takeover":

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.queue_scripts import INDEXES, run_many
 from support.raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
+from support.turns import put_turn
 
 LATER_MS = NOW_MS + 5_000
 WITHOUT_TRANSCRIPT = {"appends": "*"}
@@ -30,6 +31,7 @@ async def test_every_key_of_the_session_is_removed_and_no_other(lua: Scripts) ->
     transcript = await chosen(lua)
     for name in INDEXES:
         await lua.raw.zadd(lua.key(name), {"s": 1})
+    await put_turn(lua.raw, lua.session())
     assert await lua.run("evict", **transcript) == 1
     after = await lua.read_namespace()
     fences = lua.key("fences")
@@ -59,7 +61,7 @@ async def test_a_session_changed_since_its_transcript_stays(lua: Scripts, since:
     elif since.startswith("state"):
         await lua.append(sets={"plan": "p"}, token=b"token..2", now_ms=LATER_MS)
     elif since.startswith("another life"):
-        await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10)
+        await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=13)
         await lua.append("1", "2", token=b"token..2", now_ms=LATER_MS)
     if "chosen again" in since:
         assert await run_many(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", 0, 0, "s", LATER_MS) == [1, 0]

@@ -54,7 +54,7 @@ async def test_each_session_of_a_call_is_checked_separately(lua: Scripts) -> Non
 
 async def test_a_session_that_has_expired_leaves_every_index(lua: Scripts) -> None:
     await lua.append("1", session_id="b")
-    for name in INDEXES:
+    for name in (*INDEXES, "turns"):
         await lua.raw.zadd(lua.key(name), {"s": NOW_MS})
     assert await run_many(lua, "queue_eviction", ["s", "b"], LATER_MS, "limit", 0, 0, "s", NOW_MS, "b", NOW_MS) == [
         1,
@@ -62,7 +62,7 @@ async def test_a_session_that_has_expired_leaves_every_index(lua: Scripts) -> No
     ], "one had expired"
     assert await lua.queue("active") == {b"b": NOW_MS}
     assert await queues(lua) == {"evictions": {b"b": LATER_MS}}
-    assert await lua.raw.exists(lua.key("state")) == 0
+    assert await lua.raw.exists(lua.key("state"), lua.key("turns")) == 0
 
 
 async def test_a_state_of_a_foreign_type_does_not_stop_the_others(lua: Scripts) -> None:

@@ -79,7 +79,7 @@ async def test_a_worker_that_lost_the_lease_changes_nothing(lua: Scripts, after:
     elif after == "commit":
         await lua.run("commit", **COMMIT)
     elif after == "clear":
-        await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10)
+        await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=13)
     else:
         await lua.raw.delete(lua.key("state"), lua.key("messages"))
     before = await lua.read_namespace()

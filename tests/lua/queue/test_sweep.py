@@ -47,7 +47,7 @@ async def test_a_consistent_session_is_left_unchanged(lua: Scripts, where: str) 
 async def test_a_session_that_has_expired_leaves_every_index(lua: Scripts) -> None:
     await create_overdue(lua, "other")
     before = await lua.read_namespace()
-    for name in INDEXES:
+    for name in (*INDEXES, "turns"):
         await lua.raw.zadd(lua.key(name), {"s": NOW_MS})
     assert await sweep(lua, "other", "s") == [1, 0]
     assert await lua.read_namespace() == before

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 from support.raw_scripts import Scripts
+from support.turns import KEYS, put_turn
 
 INDEXES = ("active", "overdue", "leased", "dead", "evictions")
 
@@ -15,15 +16,17 @@ async def test_a_session_is_removed_whole_and_its_neighbours_stay(lua: Scripts) 
     for session_id in ("s", "other"):
         await lua.append("a", session_id=session_id, token=b"token..1")
         await lua.raw.hset(lua.key("originals", session_id), "0", "old")
+        await put_turn(lua.raw, lua.session(session_id))
         for index in INDEXES:
             await lua.raw.zadd(lua.key(index), {session_id: 5})
     before = await lua.read_namespace()
-    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10) == 1
+    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=13) == 1
     after = await lua.read_namespace()
-    gone = {lua.key(name) for name in ("messages", "state", "originals")}
+    gone = {lua.key(name) for name in ("messages", "state", "originals", *KEYS)}
     assert set(before) - set(after) == gone
     for index in INDEXES:
         assert await lua.queue(index) == {b"other": 5}
+    assert set(await lua.queue("turns")) == {b"other"}
     assert after[lua.key("state", "other")] == before[lua.key("state", "other")]
 
 
@@ -31,23 +34,23 @@ async def test_a_session_is_removed_whole_and_its_neighbours_stay(lua: Scripts) 
 async def test_another_epoch_removes_nothing(lua: Scripts, epoch: str) -> None:
     await lua.append("a")
     before = await lua.read_namespace()
-    assert await lua.run("clear", epoch=epoch, noted_ms=0, owner="-", keys_count=10) == 0
+    assert await lua.run("clear", epoch=epoch, noted_ms=0, owner="-", keys_count=13) == 0
     assert await lua.read_namespace() == before
 
 
 async def test_a_resent_clear_spares_a_newer_session(lua: Scripts) -> None:
     await lua.append("a")
-    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10) == 1
-    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10) == 0
+    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=13) == 1
+    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=13) == 0
     await lua.append("b")
     before = await lua.read_namespace()
-    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10) == 0
+    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=13) == 0
     assert await lua.read_namespace() == before
 
 
 async def test_without_a_session_nothing_is_cleared(lua: Scripts) -> None:
-    assert await lua.run("clear", epoch="-", noted_ms=0, owner="-", keys_count=10) == 0
-    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10) == 0
+    assert await lua.run("clear", epoch="-", noted_ms=0, owner="-", keys_count=13) == 0
+    assert await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=13) == 0
     assert await lua.read_namespace() == {}
 
 
@@ -57,7 +60,7 @@ async def test_what_is_left_of_a_session_without_an_epoch_is_cleared_too(lua: Sc
     await lua.raw.zadd(lua.key("active"), {"s": 1})
     if empty:
         await lua.raw.hset(lua.key("state"), "epoch", "")
-    assert await lua.run("clear", epoch="-", noted_ms=0, owner="-", keys_count=10) == 1
+    assert await lua.run("clear", epoch="-", noted_ms=0, owner="-", keys_count=13) == 1
     assert await lua.read_namespace() == {}
 
 
@@ -108,5 +111,5 @@ async def test_a_state_of_a_foreign_type_is_refused_and_left(lua: Scripts) -> No
     await lua.raw.set(lua.key("state"), "x")
     before = await lua.read_namespace()
     with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
-        await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=10)
+        await lua.run("clear", epoch="1-ab", noted_ms=0, owner="-", keys_count=13)
     assert await lua.read_namespace() == before

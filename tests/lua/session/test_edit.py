@@ -20,6 +20,7 @@ from support.raw_scripts import (
     stored_element,
 )
 from support.stored import set_counters
+from support.turns import keys_left, put_turn
 
 A, B, C = (stored_element(content) for content in "abc")
 FORGET: dict[str, Any] = {"committed": "-", "changes": "0 -2 1 0 0", "replaced": (1, B, "gap", "")}
@@ -223,6 +224,35 @@ async def test_summaries_pins_and_blocks_are_changed_with_the_window(three: Scri
     fields = await lua.fields()
     assert (fields[b"summary:1"], fields[b"pinned:5"], fields[b"pins"]) == (b"new", b"p", b"2 91")
     assert not {b"committed", b"sketch", b"pinned:4,5"} & fields.keys()
+
+
+@pytest.mark.parametrize(
+    ("log", "status", "left"),
+    [
+        ("-", "r", "live turned waiters turns turn"),
+        ("-", "d", "live turned waiters turn"),
+        ("ended", "r", "live turned waiters turns turn"),
+        ("ended", "d", "turned waiters turn"),
+        ("lost", "r", "turned waiters"),
+        ("lost", "f", "turned waiters turn"),
+    ],
+)
+async def test_the_log_of_a_turn_goes_with_what_it_may_quote(three: Scripts, log: str, status: str, left: str) -> None:
+    lua = three
+    await put_turn(lua.raw, lua.session(), status)
+    await lua.raw.zadd(lua.key("turns"), {"other": 1})
+    assert await lua.edit(**FORGET, log=log) != 0
+    assert await keys_left(lua.raw, lua.session()) == set(left.split())
+    assert {"stop", "doubt"} & {name.decode() for name in await lua.fields()} == (
+        {"stop", "doubt"} if "turns" in left else set()
+    )
+    assert b"other" in await lua.queue("turns")
+
+
+async def test_an_edit_that_is_refused_leaves_the_log(three: Scripts) -> None:
+    await put_turn(three.raw, three.session())
+    assert await three.edit(**FORGET | {"edited": "other"}, log="lost") == 0
+    assert len(await keys_left(three.raw, three.session())) == 5
 
 
 async def test_a_pinned_message_behind_the_window_is_left_if_it_has_changed(three: Scripts) -> None:

@@ -8,6 +8,7 @@ import pytest
 from redis.exceptions import ResponseError
 from support.queue_scripts import CLAIM, COMMIT, SWEEP, create_claimed, create_overdue, queues, run_many
 from support.raw_scripts import NOW_MS, PRUNE, REWRITE, TIMEOUT_MS, Scripts, counters
+from support.turns import put_turn
 
 LATER_MS = NOW_MS + 2_000
 SET: dict[str, Any] = {"now_ms": LATER_MS, "kept_ms": TIMEOUT_MS, "new_policy": "~wx5000"}
@@ -19,13 +20,14 @@ async def policy_of(lua: Scripts) -> bytes:
 
 async def test_it_is_stored_in_the_counters_and_sets_every_place(lua: Scripts) -> None:
     await lua.append("a")
+    await put_turn(lua.raw, lua.session(), "d")
     before = await lua.fields()
     assert await lua.run("set_policy", **SET) == 1
     changed = counters(1, 10, active_ms=LATER_MS, expires_ms=LATER_MS + 5000) + b"~wx5000"
     assert await lua.fields() == before | {b"counters": changed}
     assert await lua.queue("active") == {b"s": -LATER_MS}
     assert await queues(lua) == {"evictions": {b"s": -(LATER_MS + 5000)}}
-    for name in ("state", "messages"):
+    for name in ("state", "messages", "turned", "live"):
         assert await lua.raw.pexpiretime(lua.key(name)) == LATER_MS + 5000
     after = await lua.read_namespace()
     assert await lua.run("set_policy", **SET) == 1, "sent again"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 from support.raw_scripts import NOW_MS, TIMEOUT_MS, Scripts, counters
+from support.turns import put_turn
 
 LATER_MS = NOW_MS + 77
 TOUCH: dict[str, Any] = {"now_ms": LATER_MS, "kept_ms": TIMEOUT_MS}
@@ -22,6 +23,17 @@ async def test_the_time_to_live_of_every_key_is_renewed(lua: Scripts) -> None:
     changed = counters(1, 10, active_ms=LATER_MS, expires_ms=expires_ms)
     assert await lua.fields() == before | {b"counters": changed}
     assert await lua.queue("active") == {b"s": LATER_MS}
+
+
+async def test_ended_turns_live_on_and_their_log_does_not(lua: Scripts) -> None:
+    await lua.append("a")
+    await put_turn(lua.raw, lua.session(), "d")
+    expires_ms = await lua.raw.pexpiretime(lua.key("live"))
+    await lua.run("touch", **TOUCH)
+    assert await lua.raw.pexpiretime(lua.key("turned")) == LATER_MS + TIMEOUT_MS
+    assert await lua.raw.pexpiretime(lua.key("live")) == expires_ms
+    await lua.run("touch", **TOUCH | {"kept_ms": 1000})
+    assert await lua.raw.pexpiretime(lua.key("live")) == LATER_MS + 1000, "it does not outlive the session"
 
 
 async def test_a_session_without_messages_is_touched_too(lua: Scripts) -> None:
