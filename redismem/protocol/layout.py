@@ -57,7 +57,9 @@ SUMMARY = b"summary:"
 PINNED = b"pinned:"
 
 # Most states have only these fields, because no param or value is set and no message is summarised yet.
-BARE = frozenset((COUNTERS, EPOCH, OWNER, ZONE, QUEUED, RESENT, PINS, LARGE_BYTES, NEWEST_IDS, *OLDER_IDS))
+BARE = frozenset(
+    (COUNTERS, EPOCH, OWNER, ZONE, QUEUED, RESENT, PINS, LARGE_BYTES, TURN, STOP, DOUBT, NEWEST_IDS, *OLDER_IDS)
+)
 
 
 class QueueState(StrEnum):

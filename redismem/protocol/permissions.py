@@ -10,17 +10,18 @@ from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.server_errors import ServerError
 
-# `script|load` loads a missing script. Cluster nodes need `asking` and `cluster|slots`. Behind sentinels `role` tells
-# the primary. The rest opens a connection.
+# `script|load` loads a missing script. `spublish` tells the listeners of a turn; without it they poll. Cluster nodes
+# need `asking` and `cluster|slots`. Behind sentinels `role` tells the primary. The rest opens a connection.
 _LOAD = "script|load"
 _LETTING_IN = "cluster|slots role ping auth hello select client|setname"
-_WITHOUT_A_KEY = f"evalsha {_LOAD} multi exec time wait asking {_LETTING_IN}"
+_WITHOUT_A_KEY = f"evalsha {_LOAD} multi exec time wait asking spublish {_LETTING_IN}"
 # Arguments that follow the key in a probe: the fewest with which the command is valid.
 _WITH_A_KEY = """
 hgetall / hget f / hmget f / hstrlen f / hset f v / hsetnx f v / hdel f / hlen / hkeys / hscan 0 / hexists f /
 lrange 0 0 / lindex 0 / llen / rpush v / lrem 0 v / lset 0 v / ltrim 0 0 / zadd 1 v / zrem v / zscore v / zcard /
 zcount 0 0 / zrange 0 0 / zrangebyscore 0 0 / zrevrangebyscore 0 0 / zrevrank v / zscan 0 / get / set v / incr /
-exists / type / del / unlink / rename - / persist / pexpire 1 / pexpireat 1 / pexpiretime / pttl
+exists / type / del / unlink / rename - / persist / pexpire 1 / pexpireat 1 / pexpiretime / pttl /
+append v / strlen / getrange 0 0
 """
 _PROBES = {name: tuple(rest) for name, *rest in (probe.split() for probe in _WITH_A_KEY.split("/"))}
 # Commands without a key that opening a connection does not use. `script|load` is optional, so it is not probed.
@@ -53,7 +54,14 @@ def acl(namespace: str, *, loads: bool = True) -> str:
     Without `loads`, the user can only run scripts that `redismem deploy` has loaded.
     """
     commands = (command for command in COMMANDS if loads or command != _LOAD)
-    return " ".join((f"~rm:{{{namespace}:*", f"~rm:{{{namespace}}}:*", *(f"+{command}" for command in commands)))
+    return " ".join(
+        (
+            f"~rm:{{{namespace}:*",
+            f"~rm:{{{namespace}}}:*",
+            f"&rm:{{{namespace}:*",
+            *(f"+{command}" for command in commands),
+        )
+    )
 
 
 def deploy_acl() -> str:

@@ -29,7 +29,7 @@ OF_OTHERS = {
     path.stem for room in ("project", "record", "owner", "quarantine") for path in (ROOT / "lua" / room).iterdir()
 }
 WORDS_OF_OTHERS = {"VERSION", "NAME", "FORMAT", "WIDE", "LIVE"}
-DECODING = ("replies", "invariants", "check", "keys", "queue/calls", "session/calls")
+DECODING = ("replies", "invariants", "check", "keys", "queue/calls", "session/calls", "live/calls")
 
 
 @dataclass(frozen=True)

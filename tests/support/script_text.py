@@ -87,7 +87,7 @@ def text(name: str, source: str) -> Text:
 
 def _calls(code: str) -> Iterator[list[str]]:
     """Yield the arguments of every redis.call about a session, also of nested calls."""
-    for call in re.finditer(r"redis\.call\(", code):
+    for call in re.finditer(r"redis\.p?call\(", code):
         depth, parts = 0, [""]
         for letter in code[call.end() :]:
             if letter in ")}" and depth == 0:
