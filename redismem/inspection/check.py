@@ -12,6 +12,7 @@ from typing import Any
 from redismem.errors import CorruptSession
 from redismem.events import Op
 from redismem.inspection.invariants import StoredSession, Violation, violations
+from redismem.inspection.turn_rules import StoredTurns, turn_reads
 from redismem.protocol import replies
 from redismem.protocol.call import Call, Command, script_call
 from redismem.protocol.keys import SessionKeys, ShardKeys, is_session_id
@@ -37,18 +38,18 @@ def read_stored(keys: SessionKeys) -> Call[StoredSession]:
         ("PEXPIRETIME", keys.state),
         ("PEXPIRETIME", keys.messages),
         ("PEXPIRETIME", keys.originals),
-        ("PEXPIRETIME", keys.turned),
+        *turn_reads(keys),
         *(("ZSCORE", index, keys.session) for index in shard.all_indexes),
         ("GET", shard.fences),
     )
 
     def decode(*answers: Any) -> StoredSession:
-        originals, state, elements, state_ms, messages_ms, originals_ms, turned_ms, *scores, fences = answers
+        originals, state, elements, state_ms, messages_ms, originals_ms, log, ended, *more, fences = answers
+        turns, scores = StoredTurns(log or b"", ended or b"", *more[:3]), more[3:]
         places = {name: None if score is None else float(score) for name, score in zip(_PLACES, scores, strict=True)}
-        times_ms = (state_ms, messages_ms, originals_ms, turned_ms)
-        return StoredSession(
-            replies.fields(state), elements, dict(replies.fields(originals)), *times_ms, places, int(fences or 0)
-        )
+        times_ms = (state_ms, messages_ms, originals_ms)
+        stored = replies.fields(state), elements, dict(replies.fields(originals))
+        return StoredSession(*stored, *times_ms, turns, places, int(fences or 0))
 
     return script_call(Op.LOOK, keys, decode, {}, script="read_originals", after=others, is_separable=True)
 

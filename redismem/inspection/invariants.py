@@ -7,6 +7,7 @@ I4  a session that waits for a summary is in a queue  I11 attempts are within th
 I5  epoch and fences come from the shard's counter    I12 a session is listed as active, at the recorded time
 I6  summaries and originals precede the window        I14 pinned messages are counted, and within their limits
 I7  summaries belong to this epoch, as many as noted  I15 originals are readable, and each block has a signature
+I16 a running turn is in the index of turns, and its log and the ended turns are whole and expire with the session
 
 A queue entry whose session has expired is not a violation: the sweep removes it.
 """
@@ -22,6 +23,7 @@ from typing import NamedTuple
 from redismem.context.context import Context
 from redismem.context.results import Summary
 from redismem.errors import RedismemError
+from redismem.inspection.turn_rules import StoredTurns, broken_turn_rules
 from redismem.messages.decoding import decode_messages
 from redismem.messages.gaps import gap_count, last_seqs, place_of
 from redismem.messages.message import Message
@@ -44,7 +46,6 @@ _OPTIONAL_NUMBERS = (
     layout.LARGE_BYTES,
     layout.REMOVED,
 )
-_NONE_MS = -2
 _FENCE = re.compile(r"([1-9][0-9]{0,18})-[0-9a-f]+")
 
 
@@ -66,8 +67,7 @@ class StoredSession:
     state_expires_ms: int
     messages_expire_ms: int
     originals_expire_ms: int
-    turned_expire_ms: int
-    """The expiry of the ended turns, in milliseconds since 1970; -1 means never, -2 means that there are none."""
+    turns: StoredTurns
     places: dict[str, float | None]
     """The session's score in each index; `None` means it is not in that index."""
     fences: int
@@ -113,6 +113,10 @@ def violations(session_id: str, seen: StoredSession, settings: Settings, *, late
         *_original_rules(seen, counters.first_seq),
         *_body_rules(seen, counters),
         *_place_rules(seen, counters, late_ms),
+        *(
+            ("I16", text)
+            for text in broken_turn_rules(seen.fields, seen.turns, seen.places["turns"], counters, late_ms)
+        ),
     )
     for invariant, text in broken:
         yield Violation(session_id, invariant, text)
@@ -318,8 +322,6 @@ def _place_rules(seen: StoredSession, counters: Counters, late_ms: int) -> Broke
         times.add(seen.originals_expire_ms)
     if not all(counters.expires_ms <= time_ms <= counters.expires_ms + late_ms for time_ms in times):
         yield "I8", f"the keys expire at {sorted(times)}, but {counters.expires_ms} is recorded"
-    if seen.turned_expire_ms != _NONE_MS and not 0 < seen.turned_expire_ms <= counters.expires_ms + late_ms:
-        yield "I8", f"the ended turns expire at {seen.turned_expire_ms}, but {counters.expires_ms} is recorded"
     sign = -1 if "x" in counters.policy else 1
     if seen.places["active"] != sign * counters.active_ms:
         yield "I12", f"listed as active at {seen.places['active']}, but {counters.active_ms} is recorded"

@@ -10,6 +10,7 @@ import pytest
 from support.checks import CANARY, user
 from support.damage import HARM, delete_entry
 from support.stored import read_namespace, set_counters
+from support.turns import put_turn
 
 from redismem import Memory, Settings
 from redismem.inspection import check, invariants
@@ -84,6 +85,16 @@ async def test_intact_sessions_have_no_violations_and_the_check_writes_nothing(m
     before = await read_namespace(raw, memory.store.keys.namespace)
     assert await find_violations(memory) == []
     assert await read_namespace(raw, memory.store.keys.namespace) == before
+
+
+@pytest.mark.parametrize("status", ["r", "d"])
+async def test_intact_turns_have_no_violations(memory: Memory, raw: Any, status: str) -> None:
+    await fill(memory, "window")
+    keys = memory.store.keys.session("window")
+    await put_turn(raw, keys, status)
+    assert await find_violations(memory) == []
+    await raw.setrange(keys.turned, 0, b"of another life." + b"?" * 16)
+    assert await find_violations(memory) == [], "nothing reads the ended turns of an earlier life"
 
 
 async def test_an_expired_session_is_no_violation(memory: Memory, raw: Any) -> None:

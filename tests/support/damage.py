@@ -12,6 +12,7 @@ from redismem.protocol.session import pages
 from redismem.recall.originals import Originals
 from support.checks import CANARY
 from support.stored import set_counters
+from support.turns import TURN, put_turn
 
 Harm = Callable[[Any, Any], Awaitable[Any]]
 
@@ -34,6 +35,16 @@ def entry(index: str, score: int = 1) -> Harm:
 
 def delete_entry(index: str) -> Harm:
     return lambda raw, keys: raw.zrem(getattr(keys.shard, index), keys.session)
+
+
+def damaged_turn(harm: Harm) -> Harm:
+    """Return the harm to a session with a turn that runs."""
+
+    async def damage(raw: Any, keys: Any) -> None:
+        await put_turn(raw, keys)
+        await harm(raw, keys)
+
+    return damage
 
 
 def summary(first_seq: int, last_seq: int, epoch: str) -> bytes:
@@ -91,6 +102,21 @@ async def a_gap_that_is_not_noted(raw: Any, keys: Any) -> None:
     await raw.lset(keys.messages, 0, encode_gap(1) + element[-9:])
 
 
+HARM_TO_A_TURN: dict[str, Harm] = {
+    "a turn that no index has": delete_entry("turns"),
+    "a turn of a message that does not exist": field("turn", TURN.format(3)),
+    "a long reason of a stop": field("stop", CANARY * 20),
+    "a log without an expiry": lambda raw, keys: raw.persist(keys.live),
+    "a log that outlives the session": lambda raw, keys: raw.pexpireat(keys.live, 2**42),
+    "a log with half a line": lambda raw, keys: raw.append(keys.live, '{"type"'),
+    "a log with a line that is no event": lambda raw, keys: raw.append(keys.live, "[]\n"),
+    "ended turns that expire earlier": lambda raw, keys: raw.pexpire(keys.turned, 99_999),
+    "ended turns without an expiry": lambda raw, keys: raw.persist(keys.turned),
+    "half a record of an ended turn": lambda raw, keys: raw.append(keys.turned, CANARY[:7]),
+    "an ended turn of later messages": lambda raw, keys: raw.setrange(keys.turned, 27, b"9"),
+    "an ended turn without an outcome": lambda raw, keys: raw.setrange(keys.turned, 31, b"0"),
+    "a turn that waits for ever": lambda raw, keys: raw.persist(keys.waiters),
+}
 HARM: dict[str, tuple[str, str, Harm]] = {
     "a message too few": ("I1", "window", lambda raw, keys: raw.lpop(keys.messages)),
     "a message too many": ("I1", "window", a_message_too_many),
@@ -138,6 +164,10 @@ HARM: dict[str, tuple[str, str, Harm]] = {
     "pinned ahead of its place": ("I14", "window", a_pin_ahead_of_its_place),
     "a gap that is not noted": ("I14", "window", a_gap_that_is_not_noted),
     "noted and not chosen": ("I12", "window", counter("evicting", "idle")),
+    "a turn that cannot be read": ("I16", "window", field("turn", f"r {CANARY}")),
+    "a turn in the index that does not run": ("I16", "window", entry("turns")),
+    "a stop of no turn": ("I16", "window", field("stop", CANARY)),
+    **{name: ("I16", "window", damaged_turn(harm)) for name, harm in HARM_TO_A_TURN.items()},
 }
 
 

@@ -7,6 +7,8 @@ from typing import Any
 from redismem.protocol.keys import SessionKeys
 
 GENERATION, HOLDER, NAME = "7-0123abcd", "feedc0de", "00112233445566"
+TURN = f"r {GENERATION} {HOLDER} {NAME} {{}}"
+"""The field of a running turn, of a question with this seq."""
 KEYS = ("live", "turned", "waiters")
 """The keys of a session's turns."""
 
