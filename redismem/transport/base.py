@@ -7,11 +7,13 @@ import errno
 import socket
 import struct
 from collections.abc import Awaitable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from redismem.protocol.call import Command, Subject
 from redismem.protocol.scripts import Script
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.replicas import Wanted
+from redismem.transport.url import Address
 
 _AT_ONCE = struct.pack("ii", 1, 0)
 """Value for SO_LINGER, see socket(7): on, with a linger time of 0 s."""
@@ -116,6 +118,22 @@ class MultiNode(Protocol):
             ServerError: The node replied with an error to all commands.
             ConnectionLost: The node did not reply.
         """
+
+
+@runtime_checkable
+class ChannelNodes(Protocol):
+    """A transport for asyncio to addresses, so that subscriptions can have connections of their own."""
+
+    async def channel_addresses(self, channels: Sequence[bytes], timeout_s: float) -> Sequence[Address | None]:
+        """Return the address of the node of each channel; `None` if no node has the channel's slot.
+
+        Raises:
+            ServerError: The servers that were asked refused to name the node.
+            ConnectionLost: No server replied.
+        """
+
+    def note_channel_trouble(self, trouble: ServerError | ConnectionLost, place: str) -> None:
+        """Note that the node at this place refused a channel, or lost the connection of its channels."""
 
 
 def reason_of(failure: BaseException) -> str:

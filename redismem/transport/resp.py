@@ -110,13 +110,13 @@ def check_replies(replies: list[Any]) -> Outcome:
     """Return the replies to independent commands.
 
     Raises:
-        OutOfStep: A push message is among the replies, although redismem never subscribes to any.
+        OutOfStep: A push message is among the replies, although a lane never subscribes to any.
     """
     for reply in replies:
         if type(reply) is hiredis.PushNotification:
             raise OutOfStep("a push message without a subscription")
     first = replies[0]
-    return ConnectionLost(_CROWDED, sent=False) if _is_crowded(first) else replies
+    return ConnectionLost(_CROWDED, sent=False) if is_crowded(first) else replies
 
 
 def unpack_transaction(replies: list[Any]) -> Outcome:
@@ -131,7 +131,7 @@ def unpack_transaction(replies: list[Any]) -> Outcome:
     if not isinstance(executed, ServerError):
         raise OutOfStep("replies that do not belong to a transaction")
     refused = next(reply for reply in replies if isinstance(reply, ServerError))
-    if _is_crowded(refused):
+    if is_crowded(refused):
         return ConnectionLost(_CROWDED, sent=False)
     reason = refused.text.partition(_BECAUSE)[2]
     return server_error(reason) if reason else refused
@@ -142,7 +142,8 @@ def _queued_replies(count: int) -> list[bytes]:
     return [b"OK", *[b"QUEUED"] * count]
 
 
-def _is_crowded(reply: Any) -> bool:
+def is_crowded(reply: Any) -> bool:
+    """True if the server has too many clients: it closes the connection without running a command."""
     return isinstance(reply, ServerError) and reply.text == _CROWDED
 
 

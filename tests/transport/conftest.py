@@ -16,9 +16,9 @@ from redismem.transport.lane.lane import Lane
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Run the lane's tests on asyncio's event loop, and on uvloop if it is installed."""
+    """Run the tests of lane and subscriptions on asyncio's event loop, and on uvloop if it is installed."""
     factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
-    if item.path.name.startswith(("test_lane", "test_address")):
+    if item.path.name.startswith(("test_lane", "test_address", "test_subscriptions")):
         with contextlib.suppress(ImportError):
             import uvloop
 

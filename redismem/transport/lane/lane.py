@@ -332,6 +332,14 @@ class Lane:
                 wake_at = min(wake_at, stalled_at)
         return wake_at
 
+    async def channel_addresses(self, channels: Sequence[bytes], timeout_s: float) -> Sequence[Address | None]:
+        """Return the address of the only node for each channel."""
+        del timeout_s
+        return [self._address] * len(channels)
+
+    def note_channel_trouble(self, trouble: ServerError | ConnectionLost, place: str) -> None:
+        """Do nothing: the address stays."""
+
     async def _find_address(self) -> Address:
         """Return the address to connect to.
 
@@ -354,8 +362,9 @@ class Lane:
             await asyncio.sleep(pause_s)
             try:
                 address = await self._find_address()
-                on_large = self._large.note_reply
-                self._connection = await connect(address, attempt_s, self._admit, self._forget, on_large)
+                loop, on_large = asyncio.get_running_loop(), self._large.note_reply
+                connection = Connection(loop, self._admit, self._forget, on_large)
+                self._connection = await connect(connection, address, attempt_s)
             except ServerError as refused:
                 self._end_line(partial(ServerError, refused.word, refused.text))
             except ConnectionLost as failure:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from typing import TypeVar
 
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import tls
 from redismem.transport.base import reason_of
-from redismem.transport.lane.connection import Connection, PendingCall
+from redismem.transport.lane.connection import Connection
 from redismem.transport.url import Address
 
+AnyConnection = TypeVar("AnyConnection", bound=Connection)
 
-async def connect(
-    address: Address,
-    timeout_s: float,
-    on_room: Callable[[], None],
-    on_lost: Callable[[Connection], None],
-    on_large: Callable[[PendingCall], None],
-) -> Connection:
-    """Return a connection that the server has accepted. Asks once more for a login that the server does not accept.
+
+async def connect(connection: AnyConnection, address: Address, timeout_s: float) -> AnyConnection:
+    """Connect a new connection, and return it once the server has accepted it. A failure loses the connection.
+
+    Asks once more for a login that the server does not accept.
 
     Raises:
         ServerError: The server refused the connection.
@@ -27,7 +25,6 @@ async def connect(
         OSError: The connection failed.
     """
     loop = asyncio.get_running_loop()
-    connection = Connection(loop, on_room, on_lost, on_large)
     try:
         async with asyncio.timeout(timeout_s) as limit:
             if address.path is not None:

@@ -6,6 +6,7 @@ other nodes.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 from time import monotonic
@@ -22,6 +23,7 @@ from redismem.transport.nodes.seeds import Places
 from redismem.transport.nodes.sides import Side
 from redismem.transport.nodes.slots import Topology, next_cursor, parse_redirection, slot_of, split_cursor
 from redismem.transport.replicas import Wanted
+from redismem.transport.url import Address
 
 # After this number of redirections the call fails, and the store retries it a little later.
 _HOPS = 5
@@ -215,6 +217,30 @@ class Cluster:
         """Return the place of the node that the commands go to; "" if the node is unknown or may be any."""
         key, topology = key_of(commands[0]), self._nodes.topology
         return "" if key is None or topology is None else topology.owners[slot_of(key)]
+
+    async def channel_addresses(self, channels: Sequence[bytes], timeout_s: float) -> Sequence[Address | None]:
+        """Return the address of the primary of each channel's slot; `None` for a slot without a node.
+
+        Raises:
+            ServerError: A node refused to name the primaries.
+            ConnectionLost: No node replied.
+        """
+        topology = self._nodes.topology or await self._nodes.get_topology(timeout_s)
+        places = [topology.owners[slot_of(channel)] for channel in channels]
+        if "" in places:
+            self._nodes.start_refresh(self._reply_timeout_s)
+        return [self._nodes.address(place) if place else None for place in places]
+
+    def note_channel_trouble(self, trouble: ServerError | ConnectionLost, place: str) -> None:
+        """Follow a redirection, or look for the new owners of the slots of a node that fails."""
+        if isinstance(trouble, ConnectionLost):
+            self._nodes.note_lost(trouble, place)
+            return
+        target = parse_redirection(trouble, place)
+        if target is not None and not target.is_ask and self._nodes.topology is not None:
+            self._nodes.topology.move(target.slot, target.place)
+        with contextlib.suppress(ConnectionLost):
+            self._nodes.note_refusal(trouble, place)
 
     async def primaries(self, timeout_s: float) -> dict[str, Transport]:
         """Return the transport to each primary, by its place.

@@ -18,6 +18,7 @@ from redismem.transport.base import Transport
 from redismem.transport.nodes.seeds import Places
 from redismem.transport.nodes.sides import Side
 from redismem.transport.nodes.slots import Topology, is_down, split_place
+from redismem.transport.url import Address
 
 _PAUSE_S = (0.05, 0.25)
 _LONG_PAUSE_S = (0.5, 1.0)
@@ -46,7 +47,11 @@ class Nodes:
     def _open_lane(self, place: str) -> Transport:
         if self._is_closed:
             raise RuntimeError("this memory is closed")
-        return self._lanes.setdefault(place, self._side.lane(self._places.at(*split_place(place))))
+        return self._lanes.setdefault(place, self._side.lane(self.address(place)))
+
+    def address(self, place: str) -> Address:
+        """Return the address of one node."""
+        return self._places.at(*split_place(place))
 
     @property
     def calls_count(self) -> int:

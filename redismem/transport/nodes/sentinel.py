@@ -137,6 +137,15 @@ class SentinelLane(Lane):
         if second is not None and address.place != second.place:
             second.reconnect()
 
+    async def channel_addresses(self, channels: Sequence[bytes], timeout_s: float) -> Sequence[Address | None]:
+        """Return the current primary's address for each channel.
+
+        Raises:
+            ServerError: The sentinels refused to return it.
+            ConnectionLost: No sentinel replied.
+        """
+        return [await self._sentinels.primary(min(_ANSWER_S, timeout_s))] * len(channels)
+
     async def _find_address(self) -> Address:
         address = await self._sentinels.primary(min(_ANSWER_S, self._connect_s))
         self._sentinels.check_soon()

@@ -1,0 +1,1 @@
+"""Sharded pub/sub: one connection per node and store, which carries all its channels."""
