@@ -14,6 +14,8 @@ from redismem.formats.streams.stream import StreamTurn
 _PREFIX = "resp_"
 _COUNTS = (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
 """The names of the counts in the Responses API and in the older one."""
+_INCOMPLETE = ("max_output_tokens", "content_filter")
+"""The reasons that the API knows. Typed clients refuse others, so those are in the metadata."""
 _NO_DETAILS = {
     "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
     "output_tokens_details": {"reasoning_tokens": 0},
@@ -145,7 +147,9 @@ class ResponsesStream(PartStream):
         self._fields = {"usage": _usage(end.usage)}
         self._status = {"done": "completed", "stopped": "incomplete"}.get(end.outcome, "failed")
         if self._status == "incomplete":
-            self._fields["incomplete_details"] = {"reason": end.reason or end.outcome}
+            is_known = end.reason in _INCOMPLETE
+            self._fields["incomplete_details"] = {"reason": end.reason} if is_known else {}
+            self._fields["metadata"] = {"reason": end.reason or end.outcome}
         elif self._status == "failed":
             self._fields["error"] = {"code": "server_error", "message": describe_failure(end)}
         self._write(f"response.{self._status}", response=self.response())

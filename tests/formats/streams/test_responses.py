@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from openai.types.responses import ResponseStreamEvent
+from pydantic import TypeAdapter
 from support.streams import (
     KEY,
     TURN,
@@ -23,11 +25,16 @@ from redismem.errors import InvalidMessage
 from redismem.formats.streams.responses import ResponsesStream, parse_response_id, response_id
 from redismem.formats.streams.stream import StreamTurn
 
+SDK_EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+
 
 def events_of(*events: dict[str, Any]) -> list[dict[str, Any]]:
     stream = convert_all("openai", events)
     check_openai(stream)
-    return parse_data(stream)
+    told = parse_data(stream)
+    for event in told:
+        SDK_EVENT.validate_python(event)
+    return told
 
 
 def test_a_response_with_a_tool() -> None:
@@ -76,7 +83,7 @@ def message(number: int, text: str, status: str = "completed") -> dict[str, Any]
 @pytest.mark.parametrize(
     ("outcome", "status", "details", "error"),
     [
-        ("stopped", "incomplete", {"reason": "user"}, None),
+        ("stopped", "incomplete", {}, None),
         ("failed", "failed", None, {"code": "server_error", "message": "The answer failed: user"}),
         (
             "lost",
@@ -92,6 +99,7 @@ def test_a_turn_that_ends_in_the_middle_has_incomplete_items(
     told = events_of(call("c1", "{"), text("Hal"), end(outcome, "user"))[-1]
     assert told["type"] == f"response.{status}"
     response = told["response"]
+    assert response["metadata"] == ({"reason": "user"} if outcome == "stopped" else {})
     assert (response["incomplete_details"], response["error"]) == (details, error)
     assert [item["status"] for item in response["output"]] == ["incomplete", "incomplete"]
     assert response["output"][1] == message(1, "Hal", "incomplete")
@@ -125,6 +133,11 @@ def test_the_id_of_a_response_names_its_turn(turn_id: str) -> None:
 def test_another_id_is_refused(id: str) -> None:
     with pytest.raises(InvalidMessage, match="this server gave out"):
         parse_response_id(id)
+
+
+def test_a_reason_that_the_api_knows_is_in_its_place() -> None:
+    told = events_of(text("Hal"), end("stopped", "max_output_tokens"))[-1]["response"]
+    assert told["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
 def test_usage_without_counts_is_left_out() -> None:

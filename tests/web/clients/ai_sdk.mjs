@@ -1,0 +1,49 @@
+// useChat without React: sends a message, or resumes the stream of a chat. Options: text, message_id, break_after (bytes),
+// resume (true: only resume).
+import { AbstractChat, DefaultChatTransport } from "ai";
+import { answer, breakingFetch, headers, options } from "./options.mjs";
+
+class State {
+  status = "ready";
+  error = undefined;
+  messages = [];
+  pushMessage = (message) => {
+    this.messages = [...this.messages, message];
+  };
+  popMessage = () => {
+    this.messages = this.messages.slice(0, -1);
+  };
+  replaceMessage = (index, message) => {
+    this.messages = this.messages.with(index, structuredClone(message));
+  };
+  snapshot = (value) => structuredClone(value);
+}
+
+class Chat extends AbstractChat {
+  constructor(init) {
+    super({ ...init, state: new State() });
+  }
+}
+
+const transport = new DefaultChatTransport({
+  api: `${options.base}/ui/chat`,
+  headers,
+  fetch: breakingFetch(options.break_after),
+});
+const seen = { data: [], tools: [], finishes: [] };
+const chat = new Chat({
+  id: options.session,
+  transport,
+  onData: (part) => seen.data.push(part),
+  onToolCall: ({ toolCall }) => void seen.tools.push(toolCall.toolCallId),
+  onFinish: ({ isDisconnect, finishReason }) => seen.finishes.push({ isDisconnect, finishReason }),
+});
+const message = { id: options.message_id, role: "user", parts: [{ type: "text", text: options.text }] };
+if (options.resume) {
+  chat.messages = [message];
+  await chat.resumeStream();
+} else {
+  await chat.sendMessage(message);
+  if (options.break_after !== undefined) await chat["~resumeStreamIfDisconnected"]();
+}
+answer({ status: chat.status, error: chat.error?.message, messages: chat.messages, ...seen });
