@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -48,9 +48,9 @@ class End(NamedTuple):
 class PartStream(ABC):
     """Converts events to a format of parts: `convert` opens and closes parts, a format writes each step.
 
-    A part is closed before the next text, before `message` and before the end, whatever the outcome. Ids come from the
-    generation and the order of the events, so every server makes equal bytes of one log. Events that are unknown or
-    lack a member are left out.
+    A text closes before another part opens, a call before its result, and everything before `message` and the end,
+    whatever the outcome. Ids come from the generation and the order of the events, so every server makes equal bytes of
+    one log. Events that are unknown or lack a member are left out.
     """
 
     content_headers: Mapping[str, str] = SSE_HEADERS
@@ -67,16 +67,6 @@ class PartStream(ABC):
         """The newest call of each id that a caller chose."""
         self._open_calls: dict[str, Part] = {}
         self._call_ids: set[str] = set()
-        self._readers: Mapping[object, Callable[[Event], None]] = {
-            "text": self._read_text,
-            "reasoning": self._read_text,
-            "tool_call": self._read_call,
-            "tool_result": self._read_result,
-            "data": self._read_data,
-            "notice": self._read_notice,
-            "message": lambda _: self._close_parts(is_whole=True),
-            "end": self._read_end,
-        }
 
     def convert(self, event_id: str, event: Event) -> bytes:  # noqa: ARG002 (ids come from the order of the events)
         """Return the bytes that tell the client of an event; `b""` if the format has nothing to say."""
@@ -89,15 +79,30 @@ class PartStream(ABC):
         if not self._has_begun:
             self._has_begun = True
             self._write_begin()
-        read = self._readers.get(kind) if isinstance(kind, str) else None
-        if read is not None:
-            read(event)
+        self._read(kind, event)
         frames, self._frames = self._frames, []
         return b"".join(frames)
 
     def close(self) -> bytes:
         """Return the bytes that follow the event `end`; `b""` if the turn has not ended."""
         return b""
+
+    def _read(self, kind: object, event: Event) -> None:
+        match kind:
+            case "text" | "reasoning":
+                self._read_text(event)
+            case "tool_call":
+                self._read_call(event)
+            case "tool_result":
+                self._read_result(event)
+            case "data":
+                self._write_data(_string(event, "name") or "data", event.get("data"))
+            case "notice":
+                self._write_data("notice", {"code": _string(event, "code"), "text": _string(event, "text")})
+            case "message":
+                self._close_parts(is_whole=True)
+            case "end":
+                self._read_end(event)
 
     def _new_part(self, kind: Literal["text", "reasoning", "call", "result"], id: str = "", name: str = "") -> Part:
         number = self._parts_count
@@ -149,12 +154,6 @@ class PartStream(ABC):
         result = self._new_part("result", given if call is None else call.id)
         result.is_answer = call is not None
         self._write_result(result, event.get("content"))
-
-    def _read_data(self, event: Event) -> None:
-        self._write_data(_string(event, "name") or "data", event.get("data"))
-
-    def _read_notice(self, event: Event) -> None:
-        self._write_data("notice", {"code": _string(event, "code"), "text": _string(event, "text")})
 
     def _read_end(self, event: Event) -> None:
         self._close_parts(is_whole=event.get("outcome") == "done")
