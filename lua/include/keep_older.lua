@@ -1,13 +1,14 @@
--- Keeps the append ids that leave the ring, if several processes append: a process has at most 12 appends under way, but
--- others may make any number before it resends one. The field `ids:` and the number of a process holds the 24 newest of
--- its ids that left, each with its last seq in 12 digits. The field `others` holds the times of the last three turns of the
--- ring, 13 digits each, and a byte for each process with such a field, at most 24. Ids that are a minute old go.
--- An empty field `resent` tells later appends to look at these, so a process alone costs nothing.
+-- Keeps the append ids that leave the ring, if several memories append: a memory has at most 12 appends under way, but
+-- others may make any number before it resends one. A byte of the token stands for the memory; two of one process differ.
+-- The field `ids:` and this byte holds the 24 newest of its ids that left, each with its last seq in 12 digits. The field
+-- `others` holds the times of the last three turns of the ring, 13 digits each, and a byte for each memory with such a
+-- field, at most 24. Ids that are a minute old go.
+-- An empty field `resent` tells later appends to look at these, so a memory alone costs nothing.
 -- READS ids token counters state now change resent
 -- SETS own byte is_alone
 local own, byte = string.byte(token, 8), string.byte
 local is_alone = byte(ids, 9) == own and byte(ids, 21) == own and byte(ids, 33) == own and byte(ids, 45) == own and byte(ids, 57) == own
-if resent or not is_alone then -- [several processes]
+if resent or not is_alone then -- [several memories]
   local others = redis.call('HGET', state, 'others')
   if not resent then change('resent', '') end -- [looked for]
   local turned_ms, processes = string.sub(others or '', 1, 39), string.sub(others or '', 40)

@@ -1,5 +1,5 @@
 -- Returns the first reply again if the append was made before: if the ring of append ids (see remember_append) holds its
--- name, or those of its process that have left the ring (see keep_older) if it is resent. Its seqs are counted back from
+-- name, or those of its memory that have left the ring (see keep_older) if it is resent. Its seqs are counted back from
 -- the last seq. It is a duplicate unless this very call, now resent, made it: then
 -- the three bytes after the name are equal, too.
 -- The time to live is rewritten unchanged: in Redis 8, WAIT on a connection that has written nothing does not wait. This

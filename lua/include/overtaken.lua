@@ -1,6 +1,6 @@
--- Refuses a sending that a resent one of its process has overtaken: its connection was lost, and its bytes came late. A
--- resent one sets the new value of the field that tells: itself, then the last resent one of each of 15 other processes.
--- Six bytes of a sending name the process, six count its sendings; their top bit is set if the call was sent before.
+-- Refuses a sending that a resent one of its memory has overtaken: its connection was lost, and its bytes came late. A
+-- resent one sets the new value of the field that tells: itself, then the last resent one of each of 15 other memories.
+-- Six bytes of a sending name the memory, six count its sendings; their top bit is set if the call was sent before.
 -- READS resent sending
 -- SETS overtaking
 if sending then
@@ -12,7 +12,7 @@ if sending then
     if number(string.byte(sending, 7, 12)) < number(string.byte(resent, at + 6, at + 11)) then -- [overtaken]
       return redis.error_reply('OVERTAKEN sending')
     end
-    others = string.sub(resent, 1, at - 1) .. string.sub(resent, at + 12) -- [once per process]
+    others = string.sub(resent, 1, at - 1) .. string.sub(resent, at + 12) -- [once per memory]
   end
   if (string.byte(sending, 7) or 0) >= 128 then -- [overtakes]
     overtaking = sending .. string.sub(others, 1, 180) -- [sixteen]

@@ -270,7 +270,8 @@ class Memory:
             limits = append_limits(self.settings, encode_policy(policy), policy.zone)
             warn_of_timeout(policy.idle_timeout_s)
         keys = self.store.keys.session(session_id)
-        return SessionCalls(keys, self.settings, self._count_tokens, limits, self.store.clock, owner)
+        store = self.store
+        return SessionCalls(keys, self.settings, self._count_tokens, limits, store.clock, owner, store.sender)
 
     @staticmethod
     def new_session_id() -> str:

@@ -127,7 +127,7 @@ class Call(Generic[T]):
         return found or self.named["more_keys"][::2]
 
     def needs_new_sending(self, failure: ServerError | ConnectionLost) -> bool:
-        """True if Redis has refused this attempt, because it took a later one of this process for a resent call."""
+        """True if Redis has refused this attempt, because it took a later one of this memory for a resent call."""
         return self.has_sending and isinstance(failure, ServerError) and failure.word == "OVERTAKEN"
 
     def fill_absent(self, answers: list[Any]) -> list[Any]:

@@ -90,7 +90,7 @@ class Record:
                 was created, but the other processes do not see it.
         """
         changes = [(self._keys, change), *((record.keys, its_change) for record, its_change in others)]
-        call = calls.write(changes, self._store.clock)
+        call = calls.write(changes, self._store.clock, self._store.sender)
         outcome = await self._run(call, [keys for keys, _ in changes])
         if outcome is WriteOutcome.CREATED:
             await self._store.agreement.agree_again()
@@ -233,7 +233,7 @@ class Record:
         dropped = 0
         while limit is None or dropped < limit:
             wanted = reads.DROP_COUNT if limit is None else min(limit - dropped, reads.DROP_COUNT)
-            count = await self._run(reads.drop(self._keys, bounds, wanted))
+            count = await self._run(reads.drop(self._keys, bounds, wanted, self._store.sender))
             dropped += count
             if count < wanted:
                 break

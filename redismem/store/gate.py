@@ -1,9 +1,9 @@
 """Limit the appends of a session that are under way, so that Redis still recognises each of them if it is resent.
 
 A session remembers its last 16 appends, changes of state and edits; all are called appends here. If more of them came
-between an append and its resend, Redis would make it twice. So a process has at most 12 appends of a session under way,
-counted from the oldest one without an outcome; four are left for other processes. While one is being resent, new ones
-wait until all that are under way have ended.
+between an append and its resend, Redis would make it twice. So a memory has at most 12 appends of a session under way,
+counted from the oldest one without an outcome; four are left for others. While one is being resent, new ones wait
+until all that are under way have ended.
 
 A clear begins once the appends before it have ended, and those after it wait for its end: it forgets their ids, so an
 append that is resent after it would be a new one.
@@ -48,7 +48,7 @@ class _Waiting:
 
 
 class Gate:
-    """The appends of one process that are under way, by session. Waiting appends begin in their order. Thread-safe."""
+    """The appends of one memory that are under way, by session. Waiting appends begin in their order. Thread-safe."""
 
     def __init__(self, *, blocks: bool) -> None:
         """Create a gate. `blocks` is True if a call blocks its thread."""

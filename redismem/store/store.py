@@ -16,7 +16,7 @@ from redismem.events import Op, facts
 from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms
-from redismem.protocol.ids import now_ms, session_hash
+from redismem.protocol.ids import Sender, now_ms, session_hash
 from redismem.protocol.keys import Keys
 from redismem.protocol.layout import OWNER
 from redismem.protocol.namespace import calls as namespace_calls
@@ -72,7 +72,7 @@ class Store:
         """
         self.transport, self.settings = transport, settings
         self.keys = Keys(namespace, settings.shards)
-        self.clock, self.hook = clock, hook
+        self.clock, self.hook, self.sender = clock, hook, Sender()
         reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
         self.availability = Availability(self, reply_timeout_s, self._tell_of_breaker)
         self.agreement = Agreement(self)
@@ -221,7 +221,8 @@ class Store:
         Raises:
             InvalidSessionId: The session id or the owner is not valid.
         """
-        return SessionCalls(self.keys.session(session_id), self.settings, clock=self.clock, owner=owner)
+        keys = self.keys.session(session_id)
+        return SessionCalls(keys, self.settings, clock=self.clock, owner=owner, sender=self.sender)
 
     def queue_calls(self, session_id: str) -> QueueCalls:
         """Return the workers' calls about one session.

@@ -11,7 +11,7 @@ from redismem.messages.encoding import encode_message
 from redismem.messages.message import STAMP_BYTES, Message
 from redismem.protocol import scripts
 from redismem.protocol.appends import append_limits
-from redismem.protocol.ids import append_token
+from redismem.protocol.ids import PROCESS
 from redismem.protocol.keys import Keys
 from redismem.protocol.owners import encode_owner
 from redismem.protocol.session.append import AppendOptions
@@ -73,7 +73,7 @@ def test_an_append_has_its_parts_at_their_places_in_the_header() -> None:
     assert tuple(values) == scripts.values_in("append", "request")
     assert request == " ".join(map(str, values.values()))
     assert isinstance(token, bytes)
-    assert (len(token), token[:7]) == (30, append_token("my-id")[:7])
+    assert (len(token), token[:7]) == (30, PROCESS.token("my-id")[:7])
     assert parts == [*ELEMENTS, b"param:order", b"\xa3O-1", b"waiting", b"\xa4size", b"plan"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from redismem.events import Op
 from redismem.protocol import scripts
 from redismem.protocol.call import Command, key_of, script_call, tag_of
-from redismem.protocol.ids import append_token
+from redismem.protocol.ids import PROCESS
 from redismem.protocol.keys import Keys
 
 SESSION = Keys("shop", 8).session("user-42")
@@ -37,7 +37,7 @@ def test_an_unknown_or_a_missing_name_is_refused_at_once(named: dict[str, Any]) 
 
 def test_a_retry_is_the_same_call_with_a_new_sending_if_the_script_takes_one() -> None:
     assert (plain := script_call(Op.RELEASE, SESSION, bool, RELEASE)).again() == plain
-    named = {"now_ms": None, "kept_ms": 1, "new_policy": b"", "sending": append_token(None)[10:22], "zone": ""}
+    named = {"now_ms": None, "kept_ms": 1, "new_policy": b"", "sending": PROCESS.token(None)[10:22], "zone": ""}
     call = script_call(Op.SET_POLICY, SESSION, bool, named, after=[("PING",)])
     again = call.again()
     assert call.named is not None

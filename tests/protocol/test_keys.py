@@ -8,7 +8,6 @@ import os
 import random
 import threading
 import uuid
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -20,7 +19,7 @@ from support.quarantined import quarantine_of
 
 from redismem.errors import InvalidMessage, InvalidSessionId
 from redismem.protocol import ids
-from redismem.protocol.ids import append_token, new_session_id, nonce
+from redismem.protocol.ids import PROCESS, Sender, new_session_id, nonce
 from redismem.protocol.keys import SHARD_KEYS, Keys
 
 ALNUM = "ABCXYZabcxyz0189"
@@ -140,7 +139,7 @@ def test_new_session_ids_do_not_collide_within_a_millisecond(monkeypatch: pytest
 
 @given(first=st.text(min_size=1, max_size=64), second=st.text(min_size=1, max_size=64))
 def test_each_append_id_has_its_own_token(first: str, second: str) -> None:
-    made, again, other = append_token(first), append_token(first), append_token(second)
+    made, again, other = PROCESS.token(first), PROCESS.token(first), PROCESS.token(second)
     assert (made[:7], len(made)) == (again[:7], 30)
     assert made[22:] != again[22:], "these make an epoch unique"
     assert (made[:7] == other[:7]) == (first == second)
@@ -149,18 +148,18 @@ def test_each_append_id_has_its_own_token(first: str, second: str) -> None:
 @pytest.mark.parametrize("append_id", ["", 5, b"x", "x" * 257, "é" * 129, ["x"]])
 def test_an_invalid_append_id_is_refused(append_id: object) -> None:
     with pytest.raises(InvalidMessage):
-        append_token(append_id)
+        PROCESS.token(append_id)
 
 
 def test_an_append_id_may_hold_any_text() -> None:
-    assert append_token("\ud800 \n\x00")[:7] != append_token("\ud801 \n\x00")[:7]
+    assert PROCESS.token("\ud800 \n\x00")[:7] != PROCESS.token("\ud801 \n\x00")[:7]
 
 
 def test_ids_are_unique_even_if_processes_seed_random() -> None:
     made = []
     for _ in range(2):
         random.seed(1)
-        token = append_token(None)
+        token = PROCESS.token(None)
         made += [token[:8], nonce(), new_session_id().encode()]
         made += [token[8:]]
     assert len(set(made)) == 8
@@ -169,20 +168,37 @@ def test_ids_are_unique_even_if_processes_seed_random() -> None:
 
 
 def test_a_child_draws_other_tokens_than_its_parent() -> None:
-    append_token(None)  # fills the stock of tokens
+    sender, gone = Sender(), Sender()
+    names = [each.token(None)[10:16] for each in (sender, gone)]  # fills the stock of tokens
+    del gone
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
-        os.write(writer, b"".join(append_token(None) for _ in range(100)))
+        os.write(writer, b"".join(each.token(None) for each in (sender, Sender()) for _ in range(100)))
         os._exit(0)
     os.close(writer)
     with open(reader, "rb") as pipe:
         theirs = pipe.read()
     os.waitpid(child, 0)
-    ours = b"".join(append_token(None) for _ in range(100))
-    tokens = [text[at : at + 30] for text in (ours, theirs) for at in range(0, 3000, 30)]
-    assert len({token[:7] for token in tokens}) == len({token[10:22] for token in tokens}) == 200
-    assert len({token[10:16] for token in tokens}) == 2, "each names its process"
+    ours = b"".join(each.token(None) for each in (sender, Sender()) for _ in range(100))
+    tokens = [text[at : at + 30] for text in (ours, theirs) for at in range(0, 6000, 30)]
+    assert len({token[:7] for token in tokens}) == len({token[10:22] for token in tokens}) == 400
+    assert len({token[10:16] for token in tokens}) == 4, "each names its sender"
+    assert [ours[10:16], ours[3010:3016]] == names, "the name of one that is gone is used again"
+
+
+def test_each_memory_of_a_process_has_a_name_and_a_byte_of_its_own() -> None:
+    senders = [Sender() for _ in range(100)]
+    tokens = [each.token("my-id") for each in senders]
+    assert len({token[10:16] for token in tokens}) == len({token[7] for token in tokens}) == 100
+    assert all(token[7] == token[10] for token in tokens)
+    for token in tokens:
+        again = ids.renew(token)
+        assert (again[:16], again[22:]) == (token[:16], token[22:])
+        assert again[16:22] > token[16:22]
+    names = {token[10:16] for token in tokens}
+    del senders
+    assert {Sender().token(None)[10:16] for _ in range(100)} <= names
 
 
 class Alternating:
@@ -200,10 +216,10 @@ class Alternating:
 def test_two_threads_never_put_sendings_out_of_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """A retry draws its number after its first attempt, and must overtake it."""
     monkeypatch.setattr(ids, "_TOKENS_COUNT", 8)
-    monkeypatch.setattr(ids, "_tokens", deque())
     monkeypatch.setattr(ids, "_numbers", Alternating())
+    sender = Sender()
     with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(lambda _: ids.sending(), range(2))
-    left = [token[ids.SENDING_AT :][: ids.SENDING_BYTES] for token in ids._tokens]
+        first, second = pool.map(lambda _: sender.sending(), range(2))
+    left = [token[ids.SENDING_AT :][: ids.SENDING_BYTES] for token in sender._tokens]
     assert left == sorted(left)
     assert max(first, second) < min(left)

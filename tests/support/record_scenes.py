@@ -143,7 +143,9 @@ async def conditions(memory: Memory, raw: Any) -> None:
     assert await record.get(b"z") == [None]
     assert not await other.exists()
     call = calls.write(
-        [(other.keys, Change(adds=[b"o"])), (record.keys, Change(absent=[b"c"], sets={b"c": b"1"}))], None
+        [(other.keys, Change(adds=[b"o"])), (record.keys, Change(absent=[b"c"], sets={b"c": b"1"}))],
+        None,
+        memory.store.sender,
     )
     assert [await written(memory, call) for _ in range(2)] == ["created", "duplicate"]
     again = calls.write([(other.keys, Change()), (record.keys, Change())], None)

@@ -12,7 +12,7 @@ from redismem.events import Op
 from redismem.protocol.call import Argument, Call, Command, script_call
 from redismem.protocol.clears import WHICHEVER, new_note, noted_ms
 from redismem.protocol.clock import Clock, time_argument
-from redismem.protocol.ids import sending
+from redismem.protocol.ids import PROCESS, Sender
 from redismem.protocol.layout import NONE
 from redismem.protocol.record.changes import Change, check_names, check_size
 from redismem.protocol.record.keys import DESCRIPTION, LIFE, RecordKeys, is_own
@@ -32,7 +32,9 @@ class WriteOutcome(StrEnum):
     """An earlier attempt of this write was made, and its reply was lost."""
 
 
-def write(changes: Sequence[tuple[RecordKeys, Change]], clock: Clock | None) -> Call[WriteOutcome]:
+def write(
+    changes: Sequence[tuple[RecordKeys, Change]], clock: Clock | None, sender: Sender = PROCESS
+) -> Call[WriteOutcome]:
     """Build a call that writes records of one shard, all or nothing.
 
     Raises:
@@ -45,7 +47,7 @@ def write(changes: Sequence[tuple[RecordKeys, Change]], clock: Clock | None) -> 
         raise InvalidRecord("records that are written together have one tag")
     if len({keys.record for keys, _ in changes}) < len(changes):
         raise InvalidRecord("a record is named twice in one write")
-    sent_as = sending()
+    sent_as = sender.sending()
     named = {"nonce": sent_as[:1] + os.urandom(_NONCE_BYTES - 1), "now_ms": time_argument(clock), "sending": sent_as}
     more: list[Argument] = []
     for keys, change in changes:

@@ -10,7 +10,7 @@ from redismem.errors import InvalidRecord
 from redismem.events import Op
 from redismem.protocol.call import Argument, Call, script_call
 from redismem.protocol.clock import Clock
-from redismem.protocol.ids import sending
+from redismem.protocol.ids import PROCESS, Sender
 from redismem.protocol.record.calls import renewal
 from redismem.protocol.record.changes import check_name, check_value
 from redismem.protocol.record.keys import RecordKeys
@@ -257,7 +257,7 @@ class Walker:
                 self.walk.traced[-place - 1].seed = name, value
 
 
-def drop(keys: RecordKeys, bounds: tuple[bytes, bytes], limit: int) -> Call[int]:
+def drop(keys: RecordKeys, bounds: tuple[bytes, bytes], limit: int, sender: Sender = PROCESS) -> Call[int]:
     """Build a call that removes members between two bounds with their fields, and returns their number."""
-    named = {"from": bounds[0], "to": bounds[1], "limit": min(limit, DROP_COUNT), "sending": sending()}
+    named = {"from": bounds[0], "to": bounds[1], "limit": min(limit, DROP_COUNT), "sending": sender.sending()}
     return script_call(Op.RECORD_DROP, keys, int, named, script="drop_record")

@@ -15,7 +15,7 @@ from redismem.messages.message import Message, TokenCounter, is_opaque
 from redismem.protocol import replies, scripts
 from redismem.protocol.appends import ANY, Append
 from redismem.protocol.call import Call
-from redismem.protocol.ids import append_token
+from redismem.protocol.ids import Sender
 from redismem.protocol.session.expected import Expected, parse_expected
 from redismem.protocol.session.state import StateChanges
 from redismem.settings.names import over_limit
@@ -112,14 +112,14 @@ def expect_argument(expect: Expected, session_id: str) -> str:
     return f"{'' if seq is None else seq}{epoch and f'@{epoch}'}{f'/{newest.hex()}' if newest else ''}" or ANY
 
 
-def create_token(id: str | None, session_id: str) -> bytes:
+def create_token(sender: Sender, id: str | None, session_id: str) -> bytes:
     """Create the token of an append.
 
     Raises:
         InvalidMessage: the id is not a string of 1 to 256 bytes.
     """
     try:
-        return append_token(id)
+        return sender.token(id)
     except InvalidMessage as refused:
         raise InvalidMessage(str(refused), session_id) from None
 

@@ -10,12 +10,13 @@ from redismem.messages.values import Undecodable
 from redismem.protocol import replies
 from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.layout import COUNTERS, EPOCH, NEWEST_IDS, OLDER_IDS, bounds
+from redismem.protocol.layout import COUNTERS, EPOCH, LEFT_IDS, NEWEST_IDS, OLDER_IDS, bounds
 from redismem.protocol.ring import COUNT_BYTES, ID_BYTES, NAME_BYTES, message_count, ring_ids
 
 IDS_COUNT = 16
 """The number of appends and state changes that are always remembered. The ring may contain a few more."""
 _NEWEST_COUNT = 5
+_OLDER_BYTES = ID_BYTES + 12
 
 
 class AppendId(NamedTuple):
@@ -55,6 +56,8 @@ class LastAppends(NamedTuple):
     """Oldest first."""
     server_ms: int | None
     """The server's clock; None if the session never expires, because the clock is read from its expiry."""
+    older: Mapping[bytes, range]
+    """The seqs of older appends of one memory, by name. A minute later they are forgotten."""
 
     @property
     def forgotten_seq(self) -> int:
@@ -68,22 +71,33 @@ class LastAppends(NamedTuple):
             if append.name == name:
                 return range(last_seq - append.message_count + 1, last_seq + 1)
             last_seq -= append.message_count
-        return range(0)
+        return self.older.get(name, range(0))
 
 
-def last_appends(keys: SessionKeys) -> Call[LastAppends | None]:
-    """Build a call that reads the last appends; None means that there is no session.
+def _decode_older(ids: bytes) -> dict[bytes, range]:
+    """Decode a field `ids:`, which `keep_older.lua` writes: ids, each with its last seq. Leaves out what is no id."""
+    found = {}
+    for at in range(0, len(ids) - _OLDER_BYTES + 1, _OLDER_BYTES):
+        append_id, last = ids[at : at + ID_BYTES], ids[at + ID_BYTES : at + _OLDER_BYTES]
+        if last.isdigit():
+            found[append_id[:NAME_BYTES]] = range(int(last) + 1 - message_count(append_id), int(last) + 1)
+    return found
 
-    An unreadable ring counts as empty.
+
+def last_appends(keys: SessionKeys, token: bytes) -> Call[LastAppends | None]:
+    """Build a call that reads the last appends, and older ones of the memory that has drawn this token.
+
+    None means that there is no session. An unreadable ring counts as empty.
 
     Decoding raises:
         CorruptSession: the counters cannot be read.
         UnsupportedFormat: another release wrote the session.
     """
     names = (NEWEST_IDS, *OLDER_IDS)
+    older_name = LEFT_IDS + b"%d" % token[NAME_BYTES]
 
     def decode(stored: Sequence[bytes | None], expires_ms: int, left_ms: int) -> LastAppends | None:
-        epoch, counters, *ids = stored
+        epoch, counters, older, *ids = stored
         if counters is None:
             return None
         with replies.decoding(keys.session_id, epoch):
@@ -92,9 +106,10 @@ def last_appends(keys: SessionKeys) -> Call[LastAppends | None]:
             appends = decode_appends({name: part for name, part in zip(names, ids, strict=True) if part is not None})
         except Undecodable:
             appends = []
-        return LastAppends(epoch or b"", last_seq, appends, expires_ms - left_ms if left_ms >= 0 else None)
+        server_ms = expires_ms - left_ms if left_ms >= 0 else None
+        return LastAppends(epoch or b"", last_seq, appends, server_ms, _decode_older(older or b""))
 
     # The expiry time minus the time to live is the clock of the session's node. TIME could go to any node.
-    read_state = ("HMGET", keys.state, EPOCH, COUNTERS, *names)
+    read_state = ("HMGET", keys.state, EPOCH, COUNTERS, older_name, *names)
     commands = (read_state, ("PEXPIRETIME", keys.state), ("PTTL", keys.state))
     return Call(keys.session_id, commands, decode, op=Op.MESSAGES)

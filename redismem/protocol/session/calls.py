@@ -19,7 +19,7 @@ from redismem.protocol import layout, replies, scripts
 from redismem.protocol.appends import ANY, Append, Limits, StateChange, append_head, append_limits
 from redismem.protocol.call import Call, context_reads, script_call
 from redismem.protocol.clock import Clock, clock_ms
-from redismem.protocol.ids import append_token, sending
+from redismem.protocol.ids import PROCESS, Sender
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.owners import check_same_owner, encode_owner
 from redismem.protocol.policy import encode_policy
@@ -45,8 +45,8 @@ class SessionCalls:
     """Builds the calls of one session; the parts that all calls share are built once."""
 
     __slots__ = (
-        *("_append_head", "_confirm", "_reads", "_script"),
-        *("clock", "count_tokens", "is_heavy", "keys", "session_owner", "settings"),
+        *("_append_head", "_confirm", "_reads", "_script", "_token"),
+        *("clock", "count_tokens", "is_heavy", "keys", "sender", "session_owner", "settings"),
     )
 
     def __init__(
@@ -57,11 +57,12 @@ class SessionCalls:
         limits: Limits | None = None,
         clock: Clock | None = None,
         owner: str | None = None,
+        sender: Sender = PROCESS,
     ) -> None:
         """`limits` is the result of `append_limits`, which is computed here if missing.
 
         `clock` replaces the server's. `owner` is the owner of the session: the calls refuse a session that has another
-        one, or none. None accepts any session.
+        one, or none. None accepts any session. `sender` is that of the memory.
 
         Raises:
             InvalidSessionId: the owner is invalid.
@@ -72,6 +73,8 @@ class SessionCalls:
         self.count_tokens = count_tokens
         self.clock = clock
         self.session_owner = owner
+        self.sender = sender
+        self._token = sender.token
         self._script = scripts.load("append")
         self._append_head = append_head(self._script, keys, settings, limits or append_limits(settings))
         self._reads = context_reads(keys)
@@ -113,7 +116,7 @@ class SessionCalls:
             TooLarge: a value exceeds its limit.
             InvalidTime: the clock returned an invalid time.
         """
-        token, change = create_token(id, self.keys.session_id), self.change(**changes)
+        token, change = create_token(self.sender, id, self.keys.session_id), self.change(**changes)
         append = Append(self._append_head, token, (), 0, ANY, self._now_ms(), 0, 0, "0" if id else "1", change)
         return self._append_call(append, Op.UPDATE, {"id": id})
 
@@ -143,7 +146,7 @@ class SessionCalls:
             elements, tokens, pinned_count, pinned_bytes = self.encode_messages(messages)
             now_ms = None if self.clock is None else clock_ms(self.clock)
             head = self._append_head
-            return Append(head, append_token(None), elements, tokens, expect, now_ms, pinned_count, pinned_bytes)
+            return Append(head, self._token(None), elements, tokens, expect, now_ms, pinned_count, pinned_bytes)
         try:
             return self._append_as(messages, **options)
         except TypeError:
@@ -164,7 +167,7 @@ class SessionCalls:
         elements, tokens, count, size = self.encode_messages(messages, pin)
         change = self.change(**changes) if changes else None
         fresh, now_ms = "0" if id else "1", self._now_ms()
-        token = create_token(id, self.keys.session_id)
+        token = create_token(self.sender, id, self.keys.session_id)
         return Append(self._append_head, token, elements, tokens, expected, now_ms, count, size, fresh, change)
 
     def change(self, **changes: Unpack[StateChanges]) -> StateChange:
@@ -314,7 +317,7 @@ class SessionCalls:
             "new_policy": layout.encode_policy(encode_policy(policy)),
             "now_ms": self._now_ms(),
             "kept_ms": self.settings.kept_ms,
-            "sending": sending(),
+            "sending": self.sender.sending(),
             "zone": policy.zone or "",
         }
         return script_call(Op.SET_POLICY, self.keys, bool, named)

@@ -19,7 +19,7 @@ from redismem.protocol import layout, replies, scripts
 from redismem.protocol.appends import append_limits, pins_argument
 from redismem.protocol.call import Argument, Call, context_reads, script_call
 from redismem.protocol.clock import time_argument
-from redismem.protocol.ids import append_token, nonce
+from redismem.protocol.ids import nonce
 from redismem.protocol.layout import PINNED
 from redismem.protocol.session.calls import SessionCalls
 
@@ -184,7 +184,7 @@ def edit(calls: SessionCalls, view: View, change: Edit, decode: Callable[[Any], 
     named = {
         "now_ms": time_argument(calls.clock),
         "limits": append_limits(calls.settings).text if change.is_use else None,
-        "token": append_token(None) if change.token is None else change.token,
+        "token": calls.sender.token(None) if change.token is None else change.token,
         "epoch": context.epoch,
         "first_seq": context.first_seq,
         "last_seq": context.last_seq if change.if_last_seq else _ANY,

@@ -45,7 +45,7 @@ def encode(calls: SessionCalls, messages: Sequence[Message | Shape], id: str | N
         InvalidMessage: a message or the id is invalid.
         TooLarge: a message or the batch exceeds its limit.
     """
-    return NewMessages(create_token(id, calls.keys.session_id), *calls.encode_messages(messages))
+    return NewMessages(create_token(calls.sender, id, calls.keys.session_id), *calls.encode_messages(messages))
 
 
 def pop(view: View, popped: Sequence[Message]) -> Edit:

@@ -1,13 +1,14 @@
 """Search Redis for an append whose reply was lost. It is repeated only if Redis did not make it.
 
-The session remembers the tokens of its last appends. An older append is searched among the messages, by content. It
-must also come after a known seq and have a possible time, because an older message may have the same content. In doubt
-the append counts as not made, because a message stored twice is better than a lost one.
+The session remembers the tokens of its last appends, and for a minute older ones of this memory. A still older append
+is searched among the messages, by content. It must also come after a known seq, have a possible time, and be of no
+other append that is remembered, because an older message may have the same content. In doubt the append counts as not
+made, because a message stored twice is better than a lost one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import partial
 from itertools import chain
 from time import monotonic
@@ -55,25 +56,26 @@ async def find_lost_append(store: Store, entry: Entry, held: Held) -> tuple[Sequ
     """
     assert entry.sent_s is not None
     calls = store.session_calls(held.session_id)
-    ids = await _read_ids(store, calls)
+    ids = await _read_ids(store, calls, entry.append.token)
     if ids is None:
         return (), 0
     place: Sequence[int] = ids.place(entry.append.name)
     first_seq = (entry.known_seq or 0) + 1
     if not place and first_seq <= ids.forgotten_seq and (times := _possible_stamps(entry, entry.sent_s, ids)):
         messages = await _load_messages(store, calls, ids, first_seq, times)
-        place = _match(messages, entry, held, ids.forgotten_seq - len(messages) + 1, times)
+        taken = held.taken.union(*ids.older.values())
+        place = _match(messages, entry, taken, ids.forgotten_seq - len(messages) + 1, times)
     return place, ids.last_seq
 
 
-async def _read_ids(store: Store, calls: SessionCalls) -> LastAppends | None:
+async def _read_ids(store: Store, calls: SessionCalls, token: bytes) -> LastAppends | None:
     """Return the last appends. A reply that takes long is asked for again.
 
     The time of the append is only known up to this delay, and an older equal message must not fall into it.
     """
     for _ in range(_ASKED_COUNT):
         begun_s = monotonic()
-        ids = await store.once(last_appends(calls.keys))
+        ids = await store.once(last_appends(calls.keys, token))
         if monotonic() - begun_s < _SOON_S:
             break
     return ids
@@ -134,11 +136,11 @@ def _decode_stored(element: bytes) -> _StoredMessage | None:
 
 
 def _match(
-    messages: Sequence[_StoredMessage | None], entry: Entry, held: Held, first_seq: int, times: range
+    messages: Sequence[_StoredMessage | None], entry: Entry, taken: Set[int], first_seq: int, times: range
 ) -> Sequence[int]:
-    """Return the seqs of the first run of messages that matches this append and was not matched to another one.
+    """Return the seqs of the first run of messages that matches this append.
 
-    `first_seq` is the seq of the first message.
+    `first_seq` is the seq of the first message. `taken` are the seqs of messages of other appends.
     """
     contents = list(entry.append.elements)
     for at in range(len(messages) - len(contents) + 1):
@@ -147,6 +149,6 @@ def _match(
         seqs = range(first_seq + at, first_seq + at + len(contents))
         # All messages of one append have the same stamp.
         is_like = [message.content for message in some] == contents and len(stamps) == 1
-        if is_like and stamps.pop() in times and held.taken.isdisjoint(seqs):
+        if is_like and stamps.pop() in times and taken.isdisjoint(seqs):
             return seqs
     return ()

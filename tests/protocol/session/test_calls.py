@@ -17,7 +17,7 @@ from redismem.messages.message import Message
 from redismem.protocol import scripts
 from redismem.protocol.appends import Append, StateChange, append_limits
 from redismem.protocol.call import Call
-from redismem.protocol.ids import append_token
+from redismem.protocol.ids import PROCESS
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.namespace.calls import Recorded
@@ -106,7 +106,7 @@ def test_a_resent_call_is_equal_and_a_new_call_differs() -> None:
     one, other = (appended(made.append([USER], {"id": "my-id"})) for _ in range(2))
     assert one != other
     assert one == replace(other, token=one.token)  # whose nonce makes an epoch unique
-    assert one.name == other.name == append_token("my-id")[:7]
+    assert one.name == other.name == PROCESS.token("my-id")[:7]
 
 
 def test_fresh_tells_appends_with_an_id_and_resent_ones_apart() -> None:

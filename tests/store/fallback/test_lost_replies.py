@@ -14,6 +14,8 @@ from support.redis_server import RedisServer
 
 from redismem import FallbackFull, Memory, Settings, StoreUnavailable
 from redismem.events import Event
+from redismem.protocol.call import Call
+from redismem.protocol.layout import LEFT_IDS
 from redismem.protocol.session.append_ids import IDS_COUNT
 
 SETTINGS = Settings(deadline_s=60, reply_timeout_s=0.1, fallback_after_s=0.1, strategy="none", max_batch_count=1_000)
@@ -52,9 +54,14 @@ async def lose(memory: Memory, proxy: Proxy, how: How, *messages: object) -> Non
 
 
 async def write_others(direct_memory: Memory, count: int = OTHERS) -> list[str]:
-    messages = [user(f"other {number}") for number in range(count)]
+    """Append messages, and drop the older ids that the session has kept, as it does after a minute."""
+    messages, store = [user(f"other {number}") for number in range(count)], direct_memory.store
     for message in messages:
         await direct_memory.session("a").append(message)
+    state = store.keys.session("a").state
+    kept: list[bytes] = await store.run(Call(None, (("HKEYS", state),), list))
+    for name in [name for name in kept if name.startswith(LEFT_IDS)]:
+        await store.run(Call(None, (("HDEL", state, name),), int))
     return [message["content"] for message in messages]
 
 
