@@ -2,8 +2,9 @@
 -- record that no index names, or a write that counts as made.
 -- READS change record order id records owned
 -- SETS
-if not change.described then redis.call('UNLINK', order) end -- [left of an expired record]
 redis.call('ZADD', records, 0, id) -- [listed]
+-- Behind the first addition: a script that has removed something would go on when memory is short.
+if not change.described then redis.call('UNLINK', order) end -- [left of an expired record]
 if change.owner ~= '-' and not change.described then redis.call('ZADD', owned, change.owner, id) end -- [owner listed]
 for at = change.drop, change.add - 1, 1000 do
   redis.call('HDEL', record, unpack(ARGV, at, math.min(at + 999, change.add - 1))) -- [drops]

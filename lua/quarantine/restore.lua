@@ -33,6 +33,8 @@ if is_live then
   local value = redis.call('TYPE', head).ok == 'hash' and redis.call('HGET', head, field) or ''
   if first.is_sound or not string.find(value, mark, 1, true) then return redis.error_reply('LIVE key') end -- [live]
 elseif not first.is_sound then return 0 end -- [fields]
+-- No copy has this time. A script that has removed something may continue when memory is short, and the move needs none.
+redis.call('HDEL', note, '') -- [full memory]
 for at = 0, index_count - 1 do
   local index, score = KEYS[first_index + at], ARGV[10 + at]
   if score == '-' then redis.call('ZREM', index, member) else redis.call('ZADD', index, score, member) end -- [listed]

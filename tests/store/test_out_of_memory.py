@@ -9,13 +9,16 @@ import pytest
 import redis.asyncio
 from support.checks import answers_transactions, catch_unavailable, silent_logs, user  # noqa: F401 (an autouse fixture)
 from support.clock import T0, Clock
+from support.conversations import contents, user_message
+from support.quarantined import move_record, move_session
 from support.redis_server import RedisServer
 from support.writers import Echo, fill
 
-from redismem import Memory, Settings
+from redismem import Memory, Settings, StoreUnavailable
 from redismem.context.context import Context
 from redismem.inspection import quarantine
 from redismem.models import Draft
+from redismem.record import Change
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 
@@ -157,3 +160,36 @@ async def test_copies_in_quarantine_and_all_of_a_person_can_be_removed(
         forgotten = await memory.forget(owner="ann")
         assert forgotten.proven_ms is not None
         assert not await memory.session("owned").exists()
+
+
+@pytest.mark.parametrize("owner", [None, "ann"])
+@pytest.mark.parametrize("is_record", [False, True])
+async def test_what_is_in_quarantine_comes_back(
+    server: RedisServer, raw: Any, namespace: str, is_record: bool, owner: str | None
+) -> None:
+    async with Memory.connect(server.url, namespace=namespace, settings=Settings(shards=2)) as memory:
+        session, record = memory.session("a", owner=owner), memory.record("a", owner=owner)
+
+        async def write(text: str) -> None:
+            await (
+                record.write(Change(sets={b"m": text.encode()})) if is_record else session.append(user_message(text))
+            )
+
+        async def read() -> list[Any]:
+            return await record.get(b"m") if is_record else contents((await session.read()).messages)
+
+        async def find(put_ms: int | None = None) -> quarantine.Quarantined:
+            return await quarantine.find(memory.store, "a", put_ms, is_record=is_record)
+
+        for put_ms, text in enumerate(("old", "new"), 77):
+            await write(text)
+            store = memory.store
+            assert await (move_record(store, record.keys, put_ms) if is_record else move_session(store, "a", put_ms))
+        await run_out(raw)
+        with pytest.raises(StoreUnavailable, match="OOM"):
+            await write("refused")
+        await quarantine.restore(memory.store, await find(78))
+        assert await read() == ([b"new"] if is_record else ["new"])
+        await quarantine.restore(memory.store, await find(77), swap=True)
+        assert await read() == ([b"old"] if is_record else ["old"])
+        assert (await find()).put_ms > 78, "the other one, which was live"
