@@ -45,7 +45,8 @@ _CONFIG = (
 
 _NOT_ALLOWED = (
     "Grant the URL's user the rights that pods and workers need: run the last line with its name for USER. "
-    "Redis refuses the two patterns `~rm:` for a user that may use all keys (`~*`): leave them out."
+    "Redis refuses the patterns `~rm:` for a user that may use all keys (`~*`), and `&rm:` for one that may use all "
+    "channels (`&*`): leave them out."
 )
 _EMBEDDED = (
     Finding("version", NOT_HERE, "fakeredis, with the same scripts"),
@@ -108,7 +109,7 @@ async def examine_quickly(store: Store, *, embedded: bool) -> Diagnosis:
 
 async def examine_slowly(store: Store, *, embedded: bool) -> list[Finding]:
     """Answer the questions that read many keys or take many round trips. Never raises a RedismemError."""
-    looks = {name: look for name, look in _SLOW_LOOKS.items() if not (embedded and name == "commands")}
+    looks = {name: look for name, look in _SLOW_LOOKS.items() if not (embedded and name in _OF_A_SERVER)}
     return [await _looked_at(store, name, look(store)) for name, look in looks.items()]
 
 
@@ -191,12 +192,30 @@ async def _ping_ms(store: Store) -> float:
 async def _commands(store: Store) -> Finding:
     """Check that this user may run every command that the package sends. Runs none of them."""
     on_cluster = store.availability.breakers is not None
+    await _run_no_command(
+        store, permissions.check_permissions(store.keys.session(ids.new_session_id()), on_cluster=on_cluster)
+    )
+    return Finding("commands", OK, "this user may run all commands that pods and workers need")
+
+
+async def _run_no_command(store: Store, probe: Call[bool]) -> None:
+    """Ask the server whether this user may run the commands of a transaction that it refuses as invalid."""
     try:
-        await store.run(permissions.check_permissions(store.keys.session(ids.new_session_id()), on_cluster=on_cluster))
+        await store.run(probe)
     except StoreUnavailable as refused:
         if refused.reason not in ("ERR", "EXECABORT"):
             raise
-    return Finding("commands", OK, "this user may run all commands that pods and workers need")
+
+
+async def _listeners(store: Store) -> Finding:
+    """Check that the server tells listeners the events of turns. Tells them nothing."""
+    try:
+        await _run_no_command(store, permissions.check_listening(store.keys.session(ids.new_session_id())))
+    except NotAllowed as error:
+        refused = _refused(store, "listeners", error)
+        polled = f"listeners of turns poll every {store.settings.live_poll_s:g} s instead"
+        return replace(refused, verdict=WARN, text=f"{refused.text}; {polled}")
+    return Finding("listeners", OK, "the server pushes the events of turns to this user")
 
 
 async def _scripts(store: Store) -> Finding:
@@ -305,9 +324,11 @@ def _sample(store: Store, session_id: str) -> Call[Sampled]:
     return Call(session_id, (("PEXPIRETIME", keys.state), ("PEXPIRETIME", keys.messages), counters), decode)
 
 
+_OF_A_SERVER = ("commands", "listeners")
 _SLOW_LOOKS: dict[str, Callable[[Store], Awaitable[Finding]]] = {
     "latency": _latency,
     "commands": _commands,
+    "listeners": _listeners,
     "scripts": _scripts,
     "expiry": _expiry,
     "records": _records,

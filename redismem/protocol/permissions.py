@@ -10,11 +10,12 @@ from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.server_errors import ServerError
 
-# `script|load` loads a missing script. `spublish` tells the listeners of a turn; without it they poll. Cluster nodes
-# need `asking` and `cluster|slots`. Behind sentinels `role` tells the primary. The rest opens a connection.
+# `script|load` loads a missing script. Listeners of a turn poll without `spublish`, `ssubscribe` and `sunsubscribe`.
+# Cluster nodes need `asking` and `cluster|slots`. Behind sentinels `role` tells the primary. The rest connects.
 _LOAD = "script|load"
+_LISTENING = "spublish ssubscribe sunsubscribe"
 _LETTING_IN = "cluster|slots role ping auth hello select client|setname"
-_WITHOUT_A_KEY = f"evalsha {_LOAD} multi exec time wait asking spublish {_LETTING_IN}"
+_WITHOUT_A_KEY = f"evalsha {_LOAD} multi exec time wait asking {_LISTENING} {_LETTING_IN}"
 # Arguments that follow the key in a probe: the fewest with which the command is valid.
 _WITH_A_KEY = """
 hgetall / hget f / hmget f / hstrlen f / hset f v / hsetnx f v / hdel f / hlen / hkeys / hscan 0 / hexists f /
@@ -83,6 +84,15 @@ def check_permissions(keys: SessionKeys, *, on_cluster: bool) -> Call[bool]:
     return Call(None, (*probes, *keyless, ("GET",)), lambda *_: False)
 
 
+def check_listening(keys: SessionKeys) -> Call[bool]:
+    """Build a call that checks that the user may tell and hear events on the channel of this session.
+
+    It fails as `check_permissions` does, and like that one runs no command: nothing is published.
+    """
+    probes = (("SSUBSCRIBE", keys.live), ("SUNSUBSCRIBE", keys.live), ("SPUBLISH", keys.live, ""))
+    return Call(None, (*probes, ("GET",)), lambda *_: False)
+
+
 def decode_refused_command(error: ServerError, session_id: str | None) -> NotAllowed | None:
     """Decode the refusal of a command: by the ACL, or because the server does not have it. Other errors give None.
 
@@ -106,7 +116,8 @@ def decode_refused_command(error: ServerError, session_id: str | None) -> NotAll
         why = "renamed, turned off, or not passed on by a proxy"
         text = f"the server does not have {names or 'a command'}{place}: it is {why}{advice}"
         return NotAllowed(text, session_id, command)
-    what = f"run {names}" if names else "use one of the keys of this call" if "key" in error.text else "run a command"
+    named_kinds = (f"use one of the {kind}s of this call" for kind in ("key", "channel") if kind in error.text)
+    what = f"run {names}" if names else next(named_kinds, "run a command")
     text = f"the ACL of the Redis user does not allow it to {what}{place} (NOPERM){advice}{_DOCTOR_KNOWS}"
     return NotAllowed(text, session_id, command)
 

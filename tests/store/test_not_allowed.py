@@ -43,6 +43,7 @@ def admin(redis_server: Any, namespace: str) -> Iterator[Any]:
 
 
 Open = Callable[[], blocking.Memory]
+LISTENING = ("ssubscribe", "sunsubscribe", "spublish")
 
 
 @pytest.fixture(params=["lane", "redis-py"])
@@ -111,6 +112,7 @@ ELSEWHERE |= {"hscan", "hstrlen", "zrevrank", "persist"}
 ELSEWHERE |= {"lrem"}  # `forget` needs it only if two gaps become one
 ELSEWHERE |= {"unlink"}  # for records
 ELSEWHERE |= {"hexists"}  # for scripts of workers
+ELSEWHERE |= {"append", "strlen", "getrange"}  # for turns
 
 
 # Each command once; and one of each kind per server and transport, because their errors differ.
@@ -209,6 +211,12 @@ LINE_OF = {
         ),
         ("NOPERM this user has no permissions to access one of the keys used as arguments", "", "use one of the keys"),
         ("NOPERM No permissions to access a key", "", "use one of the keys"),
+        (
+            "NOPERM this user has no permissions to access one of the channels used as arguments",
+            "",
+            "use one of the channels",
+        ),
+        ("NOPERM No permissions to access a channel", "", "use one of the channels"),
     ],
 )
 def test_the_error_texts_of_servers_are_understood(text: str, command: str, said: str) -> None:
@@ -216,6 +224,28 @@ def test_the_error_texts_of_servers_are_understood(text: str, command: str, said
     assert isinstance(refused, NotAllowed)
     assert (refused.command, refused.session_id) == (command, "user-42")
     assert said in str(refused)
+
+
+@pytest.mark.parametrize("missing", ["resetchannels", "-ssubscribe", "-sunsubscribe", "-spublish"])
+def test_the_doctor_warns_of_polling_and_publishes_nothing(
+    admin: Any, redis_server: Any, namespace: str, missing: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = str(redis_server.url).replace("redis://", "redis://app:pw@")
+
+    def examine() -> tuple[dict[str, Any], str]:
+        assert main(["doctor", "--json", "--url", url, "--namespace", namespace]) == 0
+        report = json.loads(capsys.readouterr().out)
+        return next(each for each in report["findings"] if each["name"] == "listeners"), report.get("acl", "")
+
+    admin.execute_command("ACL", "SETUSER", "app", missing)
+    admin.config_resetstat()
+    found, acl = examine()
+    assert (found["verdict"], "poll every 0.25 s" in found["seen"]) == ("warn", True)
+    assert missing == "resetchannels" or missing[1:].upper() in found["seen"]
+    admin.execute_command(*acl.replace(" USER ", " app ").split())
+    found, acl = examine()
+    assert (found["verdict"], acl) == ("ok", "")
+    assert sum(admin.info("commandstats").get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in LISTENING) == 0
 
 
 @pytest.mark.parametrize("command", ["ping", "rpush", "evalsha", "zcard", "wait"])
