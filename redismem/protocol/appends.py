@@ -80,21 +80,26 @@ class AppendHead:
     """The beginning of the command."""
 
 
-def append_head(script: Script, keys: SessionKeys, settings: Settings, limits: Limits) -> AppendHead:
-    """Build the shared part. With an owner, the command has the index of owners as one more key."""
-    owned, plain = _getters()
+def append_head(
+    script: Script, keys: SessionKeys, settings: Settings, limits: Limits, *more: bytes | str
+) -> AppendHead:
+    """Build the shared part. With an owner, the command has the index of owners as one more key, if its script has it.
+
+    `more` are the arguments of a turn, which follow the limits.
+    """
+    owned, plain = _getters(script.name)
     names, text = plain(keys), limits.text
     if keys.owner is not None:
         names, text = owned(keys), b"%b @%b" % (text, keys.owner)
-    return AppendHead(keys, settings, limits, ("EVALSHA", script.sha, len(names), *names, keys.session, text))
+    return AppendHead(keys, settings, limits, ("EVALSHA", script.sha, len(names), *names, keys.session, text, *more))
 
 
 @cache
-def _getters() -> tuple[Callable[[SessionKeys], tuple[bytes, ...]], ...]:
-    """Return functions that return the keys of an append with an owner, and without, in the order of its head."""
+def _getters(script: str) -> tuple[Callable[[SessionKeys], tuple[bytes, ...]], ...]:
+    """Return functions that return the keys of an append with an owner, and without, in the order of the head."""
     own = SessionKeys.__dataclass_fields__.keys() - {"owner"}
-    names = [name if name in own else f"shard.{name}" for name in scripts.load("append").keys]
-    return attrgetter(*names), attrgetter(*names[:-1])
+    names = [name if name in own else f"shard.{name}" for name in scripts.load(script).keys]
+    return attrgetter(*names), attrgetter(*(name for name in names if name != "shard.owners"))
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ from redismem.messages.values import Undecodable, decode_value
 from redismem.protocol import layout
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import PARAM, PINNED, SUMMARY, bounds, counters, uncounted_count
+from redismem.protocol.live.refusals import decode_refusal
 from redismem.protocol.owners import check_same_owner, decode_owner, owner_mismatch
 from redismem.protocol.permissions import decode_refused_command
 from redismem.protocol.policy import decode_policy
@@ -107,6 +108,7 @@ _OWN_WORDS: dict[str, _Meaning] = {
     "OVERTAKEN": lambda _, session_id: ScriptFailed(
         "a call that is sent once was refused as overtaken by a later one, which is a defect", session_id
     ),
+    "TURN": decode_refusal,
     "WIDE": lambda limit, _: TooLarge(f"a member of the record has over {limit} names or relatives, a fixed limit"),
 }
 """For each word of a script's refusal, a function that makes the error from the detail and the session id."""

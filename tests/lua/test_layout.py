@@ -233,10 +233,14 @@ WRONG: list[tuple[Rule, Callable[[Said], Said], str]] = [
     (fields, field("pruned"), "pruned: not in layout.py"),
     (fields_in_readme, readme("| `pruned` |", "| `other` |"), "README says of other"),
     (fields_in_readme, readme("| `pruned` |", "| `other` |"), "README says of pruned that None write it"),
-    (fields_in_readme, script("edit", "change('edited'", "change('plan'"), "README says of plan that append write"),
+    (
+        fields_in_readme,
+        script("edit", "change('edited'", "change('plan'"),
+        "README says of plan that append append_turn",
+    ),
     (
         indexes_in_readme,
-        readme("append edit set_policy sweep touch |", "append touch |"),
+        readme("append append_turn begin_turn edit set_policy sweep touch |", "append touch |"),
         "README says of active",
     ),
     (indexes_in_readme, script("extend", "'ZADD', leased", "'ZADD', dead"), "README says of dead"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
+from support.live_scripts import APPEND, BEGIN
 from support.queue_scripts import CLAIM, COMMIT, INDEXES, RELEASE, SWEEP, create_claimed, create_overdue, run_many
 from support.raw_scripts import EDIT, NOW_MS, TIMEOUT_MS, Scripts
 
@@ -23,6 +24,8 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "requeue, dropped": ("requeue", {"now_ms": LATER_MS, "again": 0}),
     "claim_eviction": ("claim_eviction", {"now_ms": LATER_MS, "lease_ms": 30_000, "nonce": "ab"}),
     "evict": ("evict", {"appends": "*"}),
+    "begin_turn": ("begin_turn", BEGIN),
+    "append_turn": ("append_turn", APPEND),
 }
 OTHERS = ["v2 1 6 10 4000000000000 4000001700000 idle", "v2", "v17 {}", "v0 1 6 10 4000000000000 4000001700000"]
 

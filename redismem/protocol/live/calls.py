@@ -1,4 +1,4 @@
-"""Calls about running turns: write, stop, claim, read, find. No I/O.
+"""Calls about turns: begin, append, write, stop, claim, read, find. No I/O.
 
 A turn is fenced by its generation and its holder: a process that another one has replaced writes nothing more. The
 lease only decides when another process may take the turn over.
@@ -6,21 +6,198 @@ lease only decides when another process may take the turn over.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from redismem.context.context import Context
+from redismem.context.results import Receipt
+from redismem.errors import InvalidMessage
 from redismem.events import Op
-from redismem.protocol import layout, replies
-from redismem.protocol.call import Call, independent, script_call
+from redismem.messages.coercion import Shape
+from redismem.messages.message import Message
+from redismem.protocol import layout, replies, scripts
+from redismem.protocol.appends import Append, append_head
+from redismem.protocol.call import Call, context_reads, independent, script_call
 from redismem.protocol.clock import Clock, time_argument
+from redismem.protocol.ids import append_token
 from redismem.protocol.keys import SessionKeys, ShardKeys
-from redismem.protocol.live.turns import TurnField, TurnRecord, check_reason, decode_turn, find_record
+from redismem.protocol.live import refusals
+from redismem.protocol.live.turns import (
+    TurnField,
+    TurnRecord,
+    append_name,
+    check_reason,
+    decode_turn,
+    encode_flags,
+    end_parts,
+    find_record,
+    turn_name,
+)
 from redismem.protocol.namespace.calls import name_of
 from redismem.protocol.owners import check_same_owner
+from redismem.protocol.ring import NAME_BYTES
+from redismem.protocol.session.append import AppendOptions, set_confirm
+from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.state import StateChanges
 from redismem.settings.settings import Settings
 
 _STATE_FIELDS = (layout.COUNTERS, layout.EPOCH, layout.OWNER, layout.TURN, layout.STOP)
+
+
+class Begun(NamedTuple):
+    """A turn that has begun."""
+
+    context: Context
+    """The session as the model gets it, with the question. Its receipt is that of the question."""
+    turn: TurnField
+    kept_ms: int
+    """The time for which the session lives without activity."""
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """The receipt of the question."""
+        return self.context.receipt
+
+
+def begin_turn(
+    calls: SessionCalls,
+    messages: Sequence[Message | Shape],
+    options: AppendOptions,
+    *,
+    turn_id: str,
+    holder: str,
+    ticket: str | None,
+    again: TurnRecord | None,
+) -> Call[Begun]:
+    """Build a call that begins a turn: it appends the question, starts the lease and the log, and reads the context.
+
+    Args:
+        calls: The calls of the session.
+        messages: The question.
+        options: The options of an append, without `id`.
+        turn_id: The caller's id of the turn. The session begins a turn of an id once.
+        holder: The process that writes the turn, from `new_holder`. A later call with the same one finds its turn.
+        ticket: Names the place of this turn in the line of waiting ones; None means that it does not wait.
+        again: The record of a turn of this id that failed or was lost without a reply. Its question is the newest
+            message of the session: it is not appended again.
+
+    Raises:
+        InvalidMessage: a message, the id, `expect` or `confirm` is invalid.
+        InvalidState: a param name or value is invalid.
+        TooLarge: a message, the batch or a value exceeds its limit.
+        InvalidTime: the clock returned an invalid time.
+
+    Decoding raises:
+        TurnBusy: another turn runs, or waits before this one.
+        TurnKnown: the turn runs, or has ended.
+        Conflict: with `again`, the question is not there any more; or the session is not as `expect` says.
+        TurnLost: the turn was lost while a full Redis read the context.
+        CorruptSession: the session cannot be read.
+    """
+    if options.get("id"):
+        raise InvalidMessage("a turn has one id, that of its question", calls.keys.session_id)
+    if not messages and again is None:
+        raise InvalidMessage("a turn needs a message", calls.keys.session_id)
+    name, settings = turn_name(turn_id).hex(), calls.settings
+    seqs = ("-", "-") if again is None else (again.first_seq, again.last_seq)
+    begun = _words(name, holder, ticket or layout.NONE, lease_ms(settings), settings.max_waiting_turns, *seqs)
+    made = calls.encode_append(() if again is not None else messages, **options)
+    append, keys = _turn_append(calls, made, "begin_turn", append_name("begin", name, holder), begun), calls.keys
+
+    def decode(reply: Any, stored: Any, elements: Sequence[bytes]) -> Begun:
+        context = calls.appended_context(append, reply, stored, elements)
+        fields = replies.fields(stored)
+        turn = decode_turn(fields.get(layout.TURN))
+        if turn is None or turn.holder != holder:  # the reads were made apart, and later
+            raise refusals.lost(keys.session_id)
+        numbers = layout.counters(fields[layout.COUNTERS])
+        return Begun(context, turn, numbers.expires_ms - numbers.active_ms)
+
+    commands = (append.command(), *context_reads(keys))
+    call = Call(keys.session_id, commands, decode, scripts.load("begin_turn"), Op.BEGIN_TURN, append)
+    set_confirm(call, options, settings.confirm).has_id = True
+    return call
+
+
+class TurnEnd(NamedTuple):
+    """The end of a turn."""
+
+    outcome: str
+    """done, stopped, failed or lost."""
+    reason: str
+    usage: Mapping[str, Any] | None
+    has_reply: bool
+    """True if the last message of the session is the reply."""
+
+
+class Appended(NamedTuple):
+    """Messages of a turn that are stored."""
+
+    receipt: Receipt
+    log_bytes: int
+    """The bytes of the log afterwards: as many as before if it had not the bytes before `offset`; 0 if it is gone."""
+
+
+def append_turn(
+    calls: SessionCalls,
+    turn: TurnField,
+    messages: Sequence[Message | Shape],
+    changes: StateChanges,
+    *,
+    offset: int,
+    number: int,
+    end: TurnEnd | None,
+) -> Call[Appended]:
+    """Build a call that appends whole messages of a running turn, and changes state fields.
+
+    With `end`, it ends the turn.
+
+    Args:
+        calls: The calls of the session.
+        turn: The turn, with its holder.
+        messages: The messages; none to change the state or end the turn alone.
+        changes: The changes of the state.
+        offset: The bytes of the log before the line of these messages.
+        number: Counts the appends of the turn, so that a repeated one is recognised, whichever process makes it.
+        end: The end of the turn; None means that it goes on.
+
+    Raises:
+        InvalidMessage: a message is invalid, or the usage is not JSON.
+        InvalidState: a param name or value is invalid.
+        TooLarge: a message, the batch or a value exceeds its limit.
+        InvalidTime: the clock returned an invalid time.
+
+    Decoding raises:
+        TurnLost: the turn has ended, another process has taken it over, or the session was removed.
+        CorruptSession: the session cannot be read.
+    """
+    settings, keys = calls.settings, calls.keys
+    times = lease_ms(settings), int(settings.live_keep_s * 1000), int(settings.keep_originals)
+    status = (layout.NONE, 0) if end is None else (end.outcome[0], encode_flags(end.outcome, has_reply=end.has_reply))
+    fence = _words(turn.generation, turn.holder, offset, *times, *status)
+    line = (b"", b"") if end is None else end_parts(end.outcome, end.reason, end.usage)
+    name = append_name("append" if end is None else "end", turn.generation, number)
+    append = _turn_append(calls, calls.encode_append(messages, **changes), "append_turn", name, fence, *line)
+
+    def decode(reply: Any, log_bytes: int) -> Appended:
+        return Appended(calls.receipt(append, reply), log_bytes)
+
+    commands = (append.command(), ("STRLEN", keys.live))
+    call = Call(keys.session_id, commands, decode, scripts.load("append_turn"), Op.APPEND_TURN, append)
+    call.confirm, call.has_id = settings.confirm, True
+    return call
+
+
+def _turn_append(calls: SessionCalls, append: Append, script: str, name: bytes, *more: bytes | str) -> Append:
+    """Return the append as one of a turn: with this name, which may have been made before, and more arguments."""
+    head = append_head(scripts.load(script), calls.keys, calls.settings, calls.limits, *more)
+    token = name + append_token(None)[NAME_BYTES:]
+    return replace(append, head=head, token=token, fresh="0")
+
+
+def _words(*values: object) -> str:
+    return " ".join(map(str, values))
 
 
 @dataclass(frozen=True, slots=True)

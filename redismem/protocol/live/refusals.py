@@ -1,8 +1,9 @@
-"""The errors of turns, with their texts. No I/O."""
+"""The errors of turns, with their texts, and the refusals of scripts that they decode. No I/O."""
 
 from __future__ import annotations
 
-from redismem.errors import TurnBusy, TurnKnown, TurnLost, TurnStopped
+from redismem.errors import RedismemError, TurnBusy, TurnKnown, TurnLost, TurnStopped
+from redismem.protocol.live.turns import has_reply, outcome_of
 
 
 def busy(session_id: str | None, generation: str, left_ms: int) -> TurnBusy:
@@ -46,3 +47,18 @@ def lost(session_id: str | None) -> TurnLost:
 def stopped(session_id: str | None, reason: str) -> TurnStopped:
     """Return the error that ends the loop of a blocking caller."""
     return TurnStopped(f"the turn was stopped: {reason}", session_id, reason)
+
+
+def decode_refusal(detail: str, session_id: str | None) -> RedismemError:
+    """Decode a refusal with the word TURN: `running`, `ended`, `busy`, `full` or `lost`, and their values."""
+    match detail.split(" "):
+        case "running", generation, first_seq:
+            return running(session_id, generation, int(first_seq))
+        case "ended", first, last, flags, _:
+            outcome, reply_seq = outcome_of(int(flags)), int(last) if has_reply(int(flags)) else 0
+            return ended(session_id, outcome, int(first), int(last), reply_seq)
+        case "busy", generation, left_ms, _:
+            return busy(session_id, generation.strip("-"), int(left_ms))
+        case "full", generation, left_ms, places:
+            return full(session_id, generation.strip("-"), int(left_ms), int(places))
+    return lost(session_id)

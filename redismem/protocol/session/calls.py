@@ -94,7 +94,7 @@ class SessionCalls:
 
     def _append_call(self, append: Append, op: Op, options: AppendOptions) -> Call[Receipt]:
         # No keywords, which cost time on every turn.
-        decode = partial(self._receipt, append)
+        decode = partial(self.receipt, append)
         call = Call(self.keys.session_id, (append.command(),), decode, self._script, op, append)
         return set_confirm(call, options, self._confirm) if options or self._confirm else call
 
@@ -103,7 +103,7 @@ class SessionCalls:
     ) -> Call[Context]:
         """Build an append and the reads of a context, in one transaction. Raises the errors of `append`."""
         append, session_id = self._append("append_and_read", layout.NONE, messages, options), self.keys.session_id
-        decode, commands = partial(self._appended_context, append), (append.command(), *self._reads)
+        decode, commands = partial(self.appended_context, append), (append.command(), *self._reads)
         call = Call(session_id, commands, decode, self._script, Op.APPEND_AND_READ, append)
         return set_confirm(call, options, self._confirm) if options or self._confirm else call
 
@@ -123,14 +123,21 @@ class SessionCalls:
     def _now_ms(self) -> int | None:
         return None if self.clock is None else clock_ms(self.clock)
 
-    def _receipt(self, append: Append, reply: Any) -> Receipt:
+    @property
+    def limits(self) -> Limits:
+        """The limits of all appends, and the policy of a session that they create."""
+        return self._append_head.limits
+
+    def receipt(self, append: Append, reply: Any) -> Receipt:
+        """Decode the reply to an append. Raises the errors of `replies.receipt`."""
         count = len(append.elements)
         receipt = replies.receipt(self.keys.session_id, count, reply, token=append.token if count else b"")
         counters = reply if type(reply) is bytes else reply[0]
         self.is_heavy = counters[-1] == _HEAVY
         return receipt
 
-    def _appended_context(self, append: Append, reply: Any, stored: Any, elements: Sequence[bytes]) -> Context:
+    def appended_context(self, append: Append, reply: Any, stored: Any, elements: Sequence[bytes]) -> Context:
+        """Decode the replies to an append and to `context_reads`. Raises the errors of `replies.appended_context`."""
         limit, count = self.settings.recent_limit, len(append.elements)
         context = replies.appended_context(self.keys.session_id, count, limit, append.token, reply, stored, elements)
         counters = reply if type(reply) is bytes else reply[0]
@@ -148,12 +155,12 @@ class SessionCalls:
             head = self._append_head
             return Append(head, self._token(None), elements, tokens, expect, now_ms, pinned_count, pinned_bytes)
         try:
-            return self._append_as(messages, **options)
+            return self.encode_append(messages, **options)
         except TypeError:
             check_options(called, options, AppendOptions)
             raise
 
-    def _append_as(
+    def encode_append(
         self,
         messages: Sequence[Message | Shape],
         *,
@@ -163,6 +170,7 @@ class SessionCalls:
         confirm: int | None = None,  # noqa: ARG002 (no argument of the script)
         **changes: Unpack[StateChanges],
     ) -> Append:
+        """Encode an append; without messages it only changes the state. Raises the errors of `append`."""
         expected = ANY if expect is None else expect_argument(expect, self.keys.session_id)
         elements, tokens, count, size = self.encode_messages(messages, pin)
         change = self.change(**changes) if changes else None

@@ -179,6 +179,8 @@ class Fallback:
                 await self._may_overtake(session_id, breaker)
             elif call.op in _ON_ALL_MESSAGES and session_id in self._backlog.held:
                 raise self._refusal(call, "the newest message must be replayed first")
+        if call.append is not None:  # of a turn
+            call.decode = partial(self._decode_and_cache, call, call.decode)
         send = partial(self._store.send, call, quarantine=quarantine, begun_s=begun_s)
         if session_id is not None and call.op is Op.CLEAR:
             sleep = self._store.transport.sleep
@@ -216,10 +218,10 @@ class Fallback:
         """Decode the replies of Redis to a call, and update the session's cached context."""
         value, op, session_id = decode(*answers), call.op, call.session_id
         assert session_id is not None
-        if op is Op.APPEND_AND_READ:
-            self._seen.note(session_id, answers[1], answers[2], value)
+        if op in (Op.APPEND_AND_READ, Op.BEGIN_TURN):
+            self._seen.note(session_id, answers[1], answers[2], getattr(value, "context", value))
         elif call.append is not None:
-            self._seen.extend(session_id, call.append, value)
+            self._seen.extend(session_id, call.append, getattr(value, "receipt", value))
         elif op is Op.READ and call.named is None:  # the whole window
             self._seen.note(session_id, answers[0], answers[1], value)
         return value

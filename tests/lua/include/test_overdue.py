@@ -66,7 +66,7 @@ def test_the_rule_is_written_once_in_the_scripts() -> None:
     texts = {path.relative_to(LUA).as_posix(): path.read_text() for path in LUA.rglob("*.lua")}
     assert [name for name, text in texts.items() if "tonumber(threshold)" in text] == ["include/overdue.lua"]
     assert {name for name, text in texts.items() if "--- @include overdue\n" in text} == {
-        "session/append.lua",
+        "include/append_checks.lua",
         "session/edit.lua",
         "queue/claim.lua",
         "queue/commit.lua",
