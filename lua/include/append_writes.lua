@@ -1,6 +1,6 @@
--- Makes the writes of an append, the messages last. If a crash cuts the server's log here, a restart replays the first
--- writes, and a resent append runs again: so all writes but the messages set values instead of adding to them.
--- READS ids token resent state change now counters overtaking message_count created evicting evictions session is_overdue is_whole window_count window_limit overdue active_ms kept_ms active sign expires_ms is_watched window_first_seq total window_tokens uncounted hidden policy changes first_drop originals messages turned elements count_before
+-- Makes the writes of an append but its messages, see push_messages.lua. If a crash cuts the server's log here, a restart
+-- replays the first writes, and a resent append runs again: so all of them set values instead of adding to them.
+-- READS ids token resent state change now counters overtaking message_count created evicting evictions session is_overdue is_whole window_count window_limit overdue active_ms kept_ms active sign expires_ms is_watched window_first_seq total window_tokens uncounted hidden policy changes first_drop originals messages turned
 -- SETS ids counters is_overdue queued is_urgent aged active_ms expires_ms has_originals
 --- @include remember_append
 if evicting ~= '' then redis.call('ZREM', evictions, session) end -- [off the eviction queue]
@@ -12,5 +12,3 @@ if #ARGV >= first_drop then redis.call('HDEL', state, unpack(ARGV, first_drop)) 
 -- Without a summary, a prune or a body that left it, a window has no originals: the nil ends the list.
 local has_originals = window_first_seq ~= '1' or string.find(policy, 'b', 1, true) -- [bodies]
 if aged then for _, key in ipairs({state, messages, not created and turned or nil, has_originals and originals or nil}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
-if message_count > 0 then redis.call('RPUSH', messages, unpack(elements)) end
-if count_before == 0 then redis.call('PEXPIREAT', messages, expires_ms) end

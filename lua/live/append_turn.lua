@@ -48,7 +48,7 @@ if is_end then
 else
   redis.call('ZADD', turns, now + lease_ms, session) -- [lease]
 end
-if fits and line ~= '' then redis.call('APPEND', live, line) end -- [log]
+if fits and line ~= '' then redis.call('SETRANGE', live, offset, line) end -- [log]
 --- @include append_writes
 redis.call('HDEL', state, 'doubt') -- [alive]
 if is_end then
@@ -58,5 +58,6 @@ if is_end then
   if not fits then redis.call('DEL', live) end -- [cut log]
 end
 redis.call('PEXPIREAT', live, math.min(expires_ms, is_end and now + keep_ms or expires_ms)) -- [kept]
+--- @include push_messages
 if line ~= '' and (fits or is_end) then redis.pcall('SPUBLISH', live, generation .. ' ' .. offset .. '\n' .. line) end -- [told]
 return counters .. '@' .. (epoch or '') .. heavy

@@ -76,6 +76,7 @@ elseif has_place then
 end
 local line = string.format('{"type":"message","first_seq":%d,"last_seq":%d}\n', first_seq, total)
 redis.call('SET', live, line, 'PXAT', string.format('%d', expires_ms)) -- [log]
+--- @include push_messages
 redis.pcall('SPUBLISH', live, generation .. ' 0\n' .. line) -- [told]
 if created then return {counters, 1, total, 1, 0, epoch} end
 return counters .. '@' .. (epoch or '') .. heavy

@@ -1,6 +1,6 @@
 -- Appends events to the logs of running turns, tells listeners, and extends the leases. Each turn is fenced by its generation
 -- and holder. A log is only extended at its end: bytes that it has already are compared, so a resent call appends nothing
--- twice. A call at offset 0 replaces a log that differs.
+-- twice. A call at offset 0 replaces a log that differs. All writes set values, so that a restart may replay a part of them.
 -- KEYS
 --   state
 --   live
@@ -38,7 +38,7 @@ for number = 1, #KEYS / 3 do
       redis.pcall('SPUBLISH', live, generation .. ' 0\n' .. data)
       reply = #data
     elseif more ~= '' then
-      reply = redis.call('APPEND', live, more)
+      reply = redis.call('SETRANGE', live, log_bytes, more) -- [once]
       redis.pcall('SPUBLISH', live, generation .. ' ' .. log_bytes .. '\n' .. more) -- [told]
     end
     -- All deletions come after this write, which a full Redis refuses.

@@ -44,6 +44,7 @@ if created then
   --- @include begin_session
 end
 --- @include append_writes
+--- @include push_messages
 if created then return {counters, 1, total, 1, 0, epoch} end
 -- One string costs the server less than a table, in which it looks for seven types of reply.
 return counters .. '@' .. (epoch or '') .. heavy

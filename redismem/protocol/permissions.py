@@ -22,7 +22,7 @@ hgetall / hget f / hmget f / hstrlen f / hset f v / hsetnx f v / hdel f / hlen /
 lrange 0 0 / lindex 0 / llen / rpush v / lrem 0 v / lset 0 v / ltrim 0 0 / zadd 1 v / zrem v / zscore v / zcard /
 zcount 0 0 / zrange 0 0 / zrangebyscore 0 0 / zrevrangebyscore 0 0 / zrevrank v / zscan 0 / get / set v / incr /
 exists / type / del / unlink / rename - / persist / pexpire 1 / pexpireat 1 / pexpiretime / pttl /
-append v / strlen / getrange 0 0
+setrange 0 v / strlen / getrange 0 0
 """
 _PROBES = {name: tuple(rest) for name, *rest in (probe.split() for probe in _WITH_A_KEY.split("/"))}
 # Commands without a key that opening a connection does not use. `script|load` is optional, so it is not probed.

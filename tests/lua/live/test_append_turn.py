@@ -10,7 +10,6 @@ from redis.exceptions import ResponseError
 from support.live_scripts import (
     CLAIM,
     HOLDER_1,
-    HOLDER_2,
     ID_1,
     ID_2,
     LEASE_MS,
@@ -32,6 +31,8 @@ from redismem.protocol.live.turns import message_line
 GENERATION = f"1-{HOLDER_1}"
 EPOCH = f"@2-{NONCE}".encode()
 END = b'{"end":2}\n'
+NO_END: dict[str, Any] = {}
+DONE: dict[str, Any] = {"outcome": "d", "flags": 9}
 
 
 async def test_messages_of_a_turn_are_appended_with_their_line(lua: Scripts) -> None:
@@ -91,7 +92,7 @@ async def test_the_log_is_kept_as_long_as_asked_but_not_longer_than_the_session(
 
 async def test_a_resent_append_has_the_first_reply_and_writes_nothing_twice(lua: Scripts) -> None:
     await begin(lua, "a")
-    for end in ({}, {"outcome": "d", "flags": 9}):
+    for end in (NO_END, DONE):
         token = token_of(b"append" if not end else b"end")
         resent = token[:16] + ((9 + len(end)) | 1 << 47).to_bytes(6) + token[22:]
         sent = token[:16] + (8 + len(end)).to_bytes(6) + token[22:]
@@ -132,7 +133,7 @@ async def test_a_turn_that_is_not_the_callers_is_lost(lua: Scripts, what: str) -
         case _:
             await lua.raw.delete(lua.key("state"), lua.key("messages"))
     before = await lua.read_namespace()
-    for end in ({}, {"outcome": "l", "flags": 4}):
+    for end in (NO_END, DONE):
         with pytest.raises(ResponseError, match=r"^TURN lost$"):
             await append(lua, "b", generation=generation, holder=holder, offset=0, **end)
     assert await lua.read_namespace() == before
@@ -208,7 +209,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-@pytest.mark.parametrize("end", [{}, {"outcome": "d", "flags": 9}])
+@pytest.mark.parametrize("end", [NO_END, DONE])
 async def test_what_an_append_refuses_leaves_the_turn_running(lua: Scripts, what: str, end: dict[str, Any]) -> None:
     await begin(lua, "a")
     before = await lua.read_namespace()
@@ -249,7 +250,7 @@ async def test_a_full_redis_refuses_before_anything_is_written(server_lua: Scrip
     before = await lua.read_namespace()
     await lua.raw.config_set("maxmemory", 1)
     try:
-        for contents, end in ((("b",), {}), ((), {"outcome": "f", "flags": 3}), (("b",), {"outcome": "d", "flags": 9})):
+        for contents, end in ((("b",), NO_END), ((), DONE | {"flags": 1}), (("b",), DONE)):
             for offset in (None, 9_000):
                 with pytest.raises(redis.OutOfMemoryError):
                     await append(lua, *contents, offset=offset, **end)
