@@ -20,7 +20,6 @@ from redismem.protocol import layout, replies, scripts
 from redismem.protocol.appends import Append, append_head
 from redismem.protocol.call import Call, context_reads, independent, script_call
 from redismem.protocol.clock import Clock, time_argument
-from redismem.protocol.ids import append_token
 from redismem.protocol.keys import SessionKeys, ShardKeys
 from redismem.protocol.live import refusals
 from redismem.protocol.live.turns import (
@@ -192,8 +191,7 @@ def append_turn(
 def _turn_append(calls: SessionCalls, append: Append, script: str, name: bytes, *more: bytes | str) -> Append:
     """Return the append as one of a turn: with this name, which may have been made before, and more arguments."""
     head = append_head(scripts.load(script), calls.keys, calls.settings, calls.limits, *more)
-    token = name + append_token(None)[NAME_BYTES:]
-    return replace(append, head=head, token=token, fresh="0")
+    return replace(append, head=head, token=name + append.token[NAME_BYTES:], fresh="0")
 
 
 def _words(*values: object) -> str:
