@@ -109,6 +109,12 @@ class CommitOutcome(StrEnum):
     STALE = "stale"
 
 
+TURN_OUTCOMES = ("", "done", "stopped", "failed", "lost")
+"""The outcome of an ended turn, by its number in the low bits of the flags of its record."""
+TURN_HAS_REPLY = 8
+"""The flag of an ended turn whose last message is the reply."""
+
+
 class ReleaseOutcome(StrEnum):
     """The outcomes of a release.
 
@@ -303,3 +309,9 @@ def unsupported_layout(version: str, session_id: str | None = None) -> Unsupport
     """Create the error for a session of another layout version."""
     text = f"the session has layout version {version}, this release knows {LAYOUT_VERSION}"
     return UnsupportedFormat(text, session_id)
+
+
+def turn_outcome(flags: int) -> str:
+    """Return the outcome in the flags of an ended turn; `lost` for an unknown one."""
+    number = flags & (TURN_HAS_REPLY - 1)
+    return TURN_OUTCOMES[number] if 0 < number < len(TURN_OUTCOMES) else "lost"

@@ -26,12 +26,12 @@ from redismem.messages.values import Undecodable, decode_value
 from redismem.protocol import layout
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import PARAM, PINNED, SUMMARY, bounds, counters, uncounted_count
-from redismem.protocol.live.refusals import decode_refusal
 from redismem.protocol.owners import check_same_owner, decode_owner, owner_mismatch
 from redismem.protocol.permissions import decode_refused_command
 from redismem.protocol.policy import decode_policy
 from redismem.protocol.ring import CALL_BYTES, NAME_BYTES, newest_append
 from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, ServerError
+from redismem.protocol.turn_refusals import decode_refusal
 from redismem.settings.names import name_setting, over_limit
 
 _Meaning = Callable[[str, str | None], RedismemError]

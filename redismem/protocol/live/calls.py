@@ -16,12 +16,11 @@ from redismem.errors import InvalidMessage
 from redismem.events import Op
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
-from redismem.protocol import layout, replies, scripts
+from redismem.protocol import layout, replies, scripts, turn_refusals
 from redismem.protocol.appends import Append, append_head
 from redismem.protocol.call import Call, context_reads, independent, script_call
 from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.keys import SessionKeys, ShardKeys
-from redismem.protocol.live import refusals
 from redismem.protocol.live.turns import (
     TurnField,
     TurnRecord,
@@ -109,7 +108,7 @@ def begin_turn(
         fields = replies.fields(stored)
         turn = decode_turn(fields.get(layout.TURN))
         if turn is None or turn.holder != holder:  # the reads were made apart, and later
-            raise refusals.lost(keys.session_id)
+            raise turn_refusals.lost(keys.session_id)
         numbers = layout.counters(fields[layout.COUNTERS])
         return Begun(context, turn, numbers.expires_ms - numbers.active_ms)
 

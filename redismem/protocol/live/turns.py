@@ -15,19 +15,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from redismem.errors import InvalidMessage
-from redismem.protocol.layout import NUMBER
+from redismem.protocol.layout import NUMBER, TURN_HAS_REPLY, TURN_OUTCOMES, turn_outcome
 
 _ID_BYTES = 256
 _NAME_BYTES = 7
 STATUSES = {"r": "running", "d": "done", "s": "stopped", "f": "failed", "l": "lost"}
 """The letter of each status in the field `turn`."""
-OUTCOMES = ("", "done", "stopped", "failed", "lost")
-"""The outcome of an ended turn by its number in the record."""
 _FIELD = re.compile(rb"([rdsfl]) (%b-[0-9a-f]{1,16}) ([0-9a-f]{1,16}) ([0-9a-f]{14}) (%b)" % (NUMBER, NUMBER))
 _HEADER_BYTES = 16
 _RECORD_BYTES = 16
 _LAST_SEQ_AT, _FLAGS_AT = 12, 15
-_OUTCOME_BITS, _HAS_REPLY = 7, 8
 _REASON = re.compile("[ -~]{1,40}")
 
 
@@ -115,23 +112,13 @@ def find_record(turned: bytes | None, epoch: str, name: bytes) -> TurnRecord | N
         return None
     first_seq = int.from_bytes(record[_NAME_BYTES:_LAST_SEQ_AT])
     last_seq = first_seq + int.from_bytes(record[_LAST_SEQ_AT:_FLAGS_AT])
-    return TurnRecord(first_seq, last_seq, outcome_of(record[_FLAGS_AT]), bool(record[_FLAGS_AT] & _HAS_REPLY))
-
-
-def outcome_of(flags: int) -> str:
-    """Return the outcome in the flags of a record; `lost` for an unknown one."""
-    number = flags & _OUTCOME_BITS
-    return OUTCOMES[number] if 0 < number < len(OUTCOMES) else "lost"
+    flags = record[_FLAGS_AT]
+    return TurnRecord(first_seq, last_seq, turn_outcome(flags), bool(flags & TURN_HAS_REPLY))
 
 
 def encode_flags(outcome: str, *, has_reply: bool) -> int:
     """Encode the flags of a record. Raises ValueError if the outcome is unknown."""
-    return OUTCOMES.index(outcome, 1) | (_HAS_REPLY if has_reply else 0)
-
-
-def has_reply(flags: int) -> bool:
-    """True if the flags of a record say that the last message is the reply."""
-    return bool(flags & _HAS_REPLY)
+    return TURN_OUTCOMES.index(outcome, 1) | (TURN_HAS_REPLY if has_reply else 0)
 
 
 def message_line(first_seq: int, last_seq: int) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redismem.errors import RedismemError, TurnBusy, TurnKnown, TurnLost, TurnStopped
-from redismem.protocol.live.turns import has_reply, outcome_of
+from redismem.protocol.layout import TURN_HAS_REPLY, turn_outcome
 
 
 def busy(session_id: str | None, generation: str, left_ms: int) -> TurnBusy:
@@ -55,7 +55,7 @@ def decode_refusal(detail: str, session_id: str | None) -> RedismemError:
         case "running", generation, first_seq:
             return running(session_id, generation, int(first_seq))
         case "ended", first, last, flags, _:
-            outcome, reply_seq = outcome_of(int(flags)), int(last) if has_reply(int(flags)) else 0
+            outcome, reply_seq = turn_outcome(int(flags)), int(last) if int(flags) & TURN_HAS_REPLY else 0
             return ended(session_id, outcome, int(first), int(last), reply_seq)
         case "busy", generation, left_ms, _:
             return busy(session_id, generation.strip("-"), int(left_ms))
