@@ -9,22 +9,26 @@ import pytest
 from mcp import Client
 from pydantic_ai import Conversation
 from pydantic_ai.messages import ModelRequest, UserPromptPart
+from support.checks import until
 from support.edited import is_sound, summarize
 from support.http_service import read_events, serve_memory
 from support.stored import read_namespace
 from support.stores import PATIENCE, Store
+from support.turns import put_turn
 
-from redismem import Memory, Settings
+from redismem import Memory, Policy, Session, Settings
 from redismem.adapters.langgraph import RedismemSaver, RedismemStore
 from redismem.adapters.pydantic_ai import ConversationStore
 from redismem.inspection import quarantine
 from redismem.mcp import create_server
 from redismem.record import Change
+from redismem.workers.eviction import Eviction
 
 CANARY = "quokkazebu"
 SAID = {"role": "user", "content": f"{CANARY} is my word"}
 SETTINGS = Settings(shards=2, threshold=8, recent_limit=4, keep_originals=True, **PATIENCE)
-KINDS = (b"messages", b"state", b"originals", b"turned", b"quarantine", b"record", b"order", b"index")
+TURN_KINDS = (b"live", b"turned", b"waiters")
+KINDS = (b"messages", b"state", b"originals", *TURN_KINDS, b"quarantine", b"record", b"order", b"index")
 Copy = Callable[[Memory, Any, str], Awaitable[None]]
 
 
@@ -40,6 +44,14 @@ async def say(memory: Memory, raw: Any, owner: str) -> None:
         await memory.session(f"{owner}-said", owner=owner).append(SAID, SAID, merge={"word": CANARY})
     await summarize(memory)
     assert await memory.session(f"{owner}-said", owner=owner).recall(CANARY, scope="owner")
+
+
+async def tell(memory: Memory, raw: Any, owner: str) -> None:
+    """A turn that runs, and one that has ended, whose logs quote the word."""
+    for status in ("r", "d"):
+        session = memory.session(f"{owner}-told-{status}", owner=owner)
+        await session.append(SAID)
+        await put_turn(raw, memory.store.keys.session(session.id), status, text=CANARY)
 
 
 async def restore_session(memory: Memory, raw: Any, owner: str) -> None:
@@ -113,6 +125,7 @@ async def call_a_tool(memory: Memory, raw: Any, owner: str) -> None:
 
 COPIES: list[Copy] = [
     say,
+    tell,
     restore_session,
     restore_record,
     copy_thread,
@@ -166,3 +179,61 @@ async def test_copies_of_others_stay(memory: Memory, raw: Any) -> None:
     left = [len((await memory.sessions()).sessions), len((await memory.records()).records)]
     assert [removed.session_count, removed.record_count] == left == [count // 2 for count in counted]
     assert await memory.session("bo-said", owner="bo").recall(CANARY, scope="owner")
+
+
+async def set_aside(session: Session, memory: Memory, raw: Any) -> None:
+    await raw.hset(memory.store.keys.session(session.id).state, "counters", b"broken")
+    assert await session.set_aside()
+
+
+async def break_session(session: Session, memory: Memory, raw: Any) -> None:
+    await raw.hset(memory.store.keys.session(session.id).state, "counters", b"broken")
+    assert (await session.append({"role": "user", "content": "begun anew"})).created
+
+
+async def evict(session: Session, memory: Memory, raw: Any) -> None:
+    for number in range(10):
+        await memory.session(f"newer-{number}").append({"role": "user", "content": "newer"})
+    await Eviction(memory.store).enforce()
+    assert not await session.exists()
+
+
+async def expire(session: Session, memory: Memory, raw: Any) -> None:
+    await session.set_policy(Policy(idle_timeout_s=0.2))
+    await until(lambda: is_gone(session, memory, raw))
+
+
+async def is_gone(session: Session, memory: Memory, raw: Any) -> bool:
+    keys = memory.store.keys.session(session.id)
+    return not await raw.exists(keys.state, keys.live, keys.turned)
+
+
+Removal = Callable[[Session, Memory, Any], Awaitable[Any]]
+REMOVALS: dict[str, Removal] = {
+    "clear": lambda session, memory, raw: session.clear(),
+    "forget": lambda session, memory, raw: session.forget(2),
+    "forget the owner": lambda session, memory, raw: memory.forget(owner="ann"),
+    "forget a prefix": lambda session, memory, raw: memory.forget(prefix="to"),
+    "evict": evict,
+    "expire": expire,
+    "quarantine": break_session,
+    "set aside": set_aside,
+}
+
+
+@pytest.mark.parametrize("status", ["r", "d"])
+@pytest.mark.parametrize("removal", REMOVALS)
+async def test_what_a_turn_told_goes_with_its_session_and_with_what_is_forgotten(
+    store: Store, namespace: str, raw: Any, removal: str, status: str
+) -> None:
+    """The words of a model are in the log of a turn before a message has them, also while the turn runs."""
+    async with store.memory(namespace, SETTINGS.model_copy(update={"max_sessions": 8})) as memory:
+        session = memory.session("told", owner="ann")
+        await session.append({"role": "user", "content": "ask"}, {"role": "assistant", "content": "answer"})
+        await put_turn(raw, memory.store.keys.session("told"), status, text=CANARY)
+        assert CANARY in repr(await read_namespace(raw, namespace))
+        await REMOVALS[removal](session, memory, raw)
+        left = await read_namespace(raw, namespace)
+        assert CANARY not in repr(left)
+        assert [key for key in left if key.split(b":")[2] == b"live"] == []
+        assert await is_sound(memory) or removal == "expire"

@@ -12,6 +12,7 @@ from support.stores import Store
 from support.turns import keys_left, put_turn
 
 from redismem import Session, Settings
+from redismem.workers.eviction import Eviction
 
 KEPT = Settings(shards=1, threshold=40, recent_limit=2, keep_originals=True)
 Edit = Callable[[Session], Awaitable[Any]]
@@ -65,3 +66,13 @@ async def test_a_running_turn_is_lost_if_a_message_is_forgotten(store: Store, na
         await session.forget(2)
         assert await keys_left(raw, keys) == {"turned", "waiters"}
         assert await is_sound(memory)
+
+
+async def test_the_sweep_removes_the_turn_of_a_session_that_is_gone(store: Store, namespace: str, raw: Any) -> None:
+    async with store.memory(namespace, KEPT) as memory:
+        session, keys = memory.session("a"), memory.store.keys.session("a")
+        await session.append(user_message("a"))
+        await put_turn(raw, keys)
+        await raw.zadd(keys.shard.turns, {"gone": 1})
+        assert await Eviction(memory.store).sweep() == (1, 0)
+        assert await raw.zrange(keys.shard.turns, 0, -1) == [b"a"]
