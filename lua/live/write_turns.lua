@@ -20,11 +20,12 @@ local replies = {}
 for number = 1, #KEYS / 3 do
   state, live, turns = unpack(KEYS, 3 * number - 2, 3 * number)
   local session, generation, holder, offset, data = unpack(ARGV, 5 * number - 2, 5 * number + 2)
-  -- By pcall, because a key of a foreign type must not keep the other turns from being written.
+  -- By pcall, because a key of a foreign type must not keep the other turns from being written: such a turn is lost.
   local turn, stop, doubt = unpack(redis.pcall('HMGET', state, 'turn', 'stop', 'doubt'))
   --- @include turn
   local is_own = status == 'r' and seen_generation == generation and seen_holder == holder -- [fence]
   local log_bytes = is_own and redis.pcall('STRLEN', live)
+  if type(log_bytes) == 'table' and not string.find(tostring(log_bytes.err), 'WRONGTYPE', 1, true) then return log_bytes end -- [ACL]
   local reply = 'lost'
   if type(log_bytes) == 'number' then
     local known_bytes = log_bytes - offset

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis.asyncio
 from support.checks import user
 from support.cluster_servers import ClusterServers
 from support.cut_logs import SETTINGS, check_cut_anywhere, crash
@@ -38,6 +39,7 @@ from redismem.protocol.live.calls import (
 )
 from redismem.protocol.live.turns import TurnField, TurnRecord, end_line, message_line, new_holder, turn_name
 from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.slots import slot_of
 
 DONE = TurnEnd("done", "", {"out": 3}, has_reply=True)
 FAILED = TurnEnd("failed", "Boom", None, has_reply=False)
@@ -117,7 +119,21 @@ async def test_a_whole_turn_in_the_embedded_store() -> None:
 
 async def test_a_whole_turn_in_a_cluster(cluster_servers: ClusterServers, namespace: str) -> None:
     async with Memory.connect(cluster_servers.url, namespace=namespace, settings=SETTINGS) as memory:
-        await check_whole_turn(memory)
+        keys = memory.store.keys.session("a")
+        owner = cluster_servers.owner(slot_of(keys.live.partition(b"{")[2].partition(b"}")[0]))
+        async with redis.asyncio.Redis(port=owner.port) as client, client.pubsub() as listener:
+            await listener.ssubscribe(keys.live, keys.shard.stops)
+            await check_whole_turn(memory)
+            told = [message async for message in messages_of(listener, 6) if message["type"] == "smessage"]
+    assert [message["channel"] for message in told] == [keys.live, keys.live, keys.shard.stops, keys.live]
+    assert told[2]["data"].endswith(b" user")
+
+
+async def messages_of(listener: Any, count: int) -> AsyncIterator[dict[str, Any]]:
+    for _ in range(count):
+        message = await listener.get_message(timeout=10)
+        assert message is not None
+        yield message
 
 
 async def test_a_turn_is_claimed_and_ended_by_another_process(memory: Memory) -> None:

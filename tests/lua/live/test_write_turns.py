@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -145,16 +146,34 @@ async def test_a_full_redis_refuses_before_anything_is_written(server_lua: Scrip
     assert await lua.read_namespace() == before
 
 
-async def test_a_refused_channel_does_not_stop_the_write(server_lua: Scripts, redis_server: Any) -> None:
-    lua = server_lua
+@pytest.fixture
+async def restricted(server_lua: Scripts, redis_server: Any) -> AsyncIterator[Scripts]:
+    """The scripts as a user that may use no channel, and whose rights a test takes away."""
+    admin = server_lua.raw
+    await admin.execute_command("ACL", "SETUSER", "restricted", "on", "nopass", "allkeys", "+@all", "resetchannels")
+    async with redis.asyncio.Redis(port=redis_server.port, username="restricted", password="x") as client:
+        server_lua.raw = client
+        yield server_lua
+    server_lua.raw = admin
+    await admin.execute_command("ACL", "DELUSER", "restricted")
+
+
+async def test_a_refused_channel_does_not_stop_the_write(restricted: Scripts) -> None:
+    lua = restricted
     await create_running(lua)
-    await lua.raw.execute_command("ACL", "SETUSER", "deaf", "on", "nopass", "allkeys", "+@all", "resetchannels")
-    try:
-        async with redis.asyncio.Redis(port=redis_server.port, username="deaf", password="x") as deaf:
-            lua.raw, own = deaf, lua.raw
-            assert await write(lua, END, A) == b"%d" % (END + len(A))
-            lua.raw = own
-        assert await log_of(lua) == LINE + A
-        assert await lua.queue("turns") == {b"s": NOW_MS + 1 + LEASE_MS}
-    finally:
-        await lua.raw.execute_command("ACL", "DELUSER", "deaf")
+    assert await write(lua, END, A) == b"%d" % (END + len(A))
+    assert await log_of(lua) == LINE + A
+    assert await lua.queue("turns") == {b"s": NOW_MS + 1 + LEASE_MS}
+
+
+@pytest.mark.parametrize("command", ["strlen", "setrange"])
+async def test_a_user_that_lacks_a_right_is_told_so_and_not_that_the_turn_is_lost(
+    restricted: Scripts, command: str
+) -> None:
+    lua = restricted
+    await create_running(lua)
+    before = await lua.read_namespace()
+    await lua.raw.execute_command("ACL", "SETUSER", "restricted", f"-{command}")
+    with pytest.raises(redis.RedisError, match=r"(?i)can't run this command|no permissions"):
+        await write(lua, END, A)
+    assert await lua.read_namespace() == before
