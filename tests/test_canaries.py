@@ -14,7 +14,7 @@ from support.edited import is_sound, summarize
 from support.http_service import read_events, serve_memory
 from support.stored import read_namespace
 from support.stores import PATIENCE, Store
-from support.turns import put_turn
+from support.turns import begin
 
 from redismem import Memory, Policy, Session, Settings
 from redismem.adapters.langgraph import RedismemSaver, RedismemStore
@@ -48,10 +48,8 @@ async def say(memory: Memory, raw: Any, owner: str) -> None:
 
 async def tell(memory: Memory, raw: Any, owner: str) -> None:
     """A turn that runs, and one that has ended, whose logs quote the word."""
-    for status in ("r", "d"):
-        session = memory.session(f"{owner}-told-{status}", owner=owner)
-        await session.append(SAID)
-        await put_turn(raw, memory.store.keys.session(session.id), status, text=CANARY)
+    await begin(memory, f"{owner}-telling", CANARY, owner)
+    assert await (await begin(memory, f"{owner}-told", CANARY, owner)).end()
 
 
 async def restore_session(memory: Memory, raw: Any, owner: str) -> None:
@@ -221,19 +219,23 @@ REMOVALS: dict[str, Removal] = {
 }
 
 
-@pytest.mark.parametrize("status", ["r", "d"])
+@pytest.mark.parametrize("ends", [False, True], ids=["running", "ended"])
 @pytest.mark.parametrize("removal", REMOVALS)
 async def test_what_a_turn_told_goes_with_its_session_and_with_what_is_forgotten(
-    store: Store, namespace: str, raw: Any, removal: str, status: str
+    store: Store, namespace: str, raw: Any, removal: str, ends: bool
 ) -> None:
-    """The words of a model are in the log of a turn before a message has them, also while the turn runs."""
+    """The words of a model are in the log of a turn before a message has them. A lost turn does not bring them back."""
     async with store.memory(namespace, SETTINGS.model_copy(update={"max_sessions": 8})) as memory:
         session = memory.session("told", owner="ann")
-        await session.append({"role": "user", "content": "ask"}, {"role": "assistant", "content": "answer"})
-        await put_turn(raw, memory.store.keys.session("told"), status, text=CANARY)
+        await session.append({"role": "user", "content": "before"})
+        turn = await begin(memory, "told", CANARY, "ann")
+        assert not ends or await turn.end()
+        assert await is_sound(memory)
         assert CANARY in repr(await read_namespace(raw, namespace))
         await REMOVALS[removal](session, memory, raw)
+        assert not await turn.write(CANARY)
+        assert not await turn.end() or ends
         left = await read_namespace(raw, namespace)
         assert CANARY not in repr(left)
         assert [key for key in left if key.split(b":")[2] == b"live"] == []
-        assert await is_sound(memory) or removal == "expire"
+        assert await is_sound(memory)

@@ -1,10 +1,17 @@
-"""Turns as they are stored, written without a script."""
+"""Turns as they are stored, written with and without the scripts."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from typing import Any
 
+from redismem import Memory
+from redismem.errors import TurnLost
 from redismem.protocol.keys import SessionKeys
+from redismem.protocol.live.calls import TurnEnd, TurnWrite, append_turn, begin_turn, read_turn, write_turns
+from redismem.protocol.live.turns import TurnField, new_holder
+from redismem.protocol.session.calls import SessionCalls
 
 GENERATION, HOLDER, NAME = "7-0123abcd", "feedc0de", "00112233445566"
 TURN = f"r {GENERATION} {HOLDER} {NAME} {{}}"
@@ -41,3 +48,42 @@ async def keys_left(raw: Any, keys: SessionKeys) -> set[str]:
     left = {name for name in KEYS if await raw.exists(getattr(keys, name))}
     left |= {"turns"} if await raw.zscore(keys.shard.turns, keys.session) is not None else set()
     return left | ({"turn"} if await raw.hexists(keys.state, "turn") else set())
+
+
+@dataclass
+class Told:
+    """A turn that the scripts have begun."""
+
+    memory: Memory
+    calls: SessionCalls
+    turn: TurnField
+    log_bytes: int
+
+    async def write(self, text: str) -> bool:
+        """Write a text to the log. False means that the turn is lost."""
+        data = json.dumps({"type": "text", "delta": text}).encode() + b"\n"
+        write = TurnWrite(self.calls.keys, self.turn, self.log_bytes, data)
+        (reply,) = await self.memory.store.run(write_turns(self.memory.settings, None, [write]))
+        self.log_bytes = reply.log_bytes
+        return reply.state != "lost"
+
+    async def end(self) -> bool:
+        """Append a reply and end the turn. False means that the turn is lost."""
+        end, reply = TurnEnd("done", "", None, has_reply=True), {"role": "assistant", "content": "answer"}
+        call = append_turn(self.calls, self.turn, [reply], {}, offset=self.log_bytes, number=1, end=end)
+        try:
+            await self.memory.store.run(call)
+        except TurnLost:
+            return False
+        return True
+
+
+async def begin(memory: Memory, session_id: str, text: str, owner: str | None = None) -> Told:
+    """Begin a turn whose log quotes `text`."""
+    calls = memory.store.session_calls(session_id, owner)
+    names: dict[str, Any] = {"turn_id": "t", "holder": new_holder(), "ticket": None, "again": None}
+    begun = await memory.store.run(begin_turn(calls, [{"role": "user", "content": "ask"}], {}, **names))
+    log = await memory.store.run(read_turn(calls.keys, 0))
+    told = Told(memory, calls, begun.turn, len(log.log))
+    assert await told.write(text)
+    return told
