@@ -49,6 +49,8 @@ from redismem.errors import (
 if TYPE_CHECKING:
     from redismem.context.context import Context
     from redismem.context.results import Receipt, State, Summary
+    from redismem.live.info import TurnInfo
+    from redismem.live.turn import Turn
     from redismem.memory.memory import Memory
     from redismem.messages.message import UNSET, Message
     from redismem.session.session import Session
@@ -97,7 +99,9 @@ __all__ = [
     "StoreUnavailable",
     "Summary",
     "TooLarge",
+    "Turn",
     "TurnBusy",
+    "TurnInfo",
     "TurnKnown",
     "TurnLost",
     "TurnStopped",
@@ -117,6 +121,8 @@ _MODULES = {
     "Message": "redismem.messages.message",
     "Session": "redismem.session.session",
     "Settings": "redismem.settings.settings",
+    "Turn": "redismem.live.turn",
+    "TurnInfo": "redismem.live.info",
 }
 
 

@@ -243,13 +243,15 @@ class TurnBusy(RedismemError):
     """Another turn of the session runs, or waits before this one. Nothing was written.
 
     `turn` is the generation of the running turn. `left_ms` is the time until its lease ends: by then the
-    turn has ended, or another process ends it.
+    turn has ended, or another process ends it. `may_wait` is False if it cannot even wait: too many turns wait already,
+    or it would wait for itself.
     """
 
-    def __init__(self, text: str, session_id: str | None = None, turn: str = "", left_ms: int = 0) -> None:
+    def __init__(
+        self, text: str, session_id: str | None = None, turn: str = "", left_ms: int = 0, *, may_wait: bool = True
+    ) -> None:
         super().__init__(text, session_id)
-        self.turn = turn
-        self.left_ms = left_ms
+        self.turn, self.left_ms, self.may_wait = turn, left_ms, may_wait
 
 
 class TurnKnown(RedismemError):

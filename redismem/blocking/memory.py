@@ -6,13 +6,14 @@ So the coroutine finishes in one step, and needs no event loop and no further th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
 from redismem.blocking import project as projects
 from redismem.blocking.record import Record
+from redismem.blocking.turns import SessionTurns, Turn, TurnThread
 from redismem.blocking.workers import WorkerThread
 from redismem.concurrency.background import ThreadBackground
 from redismem.concurrency.run_sync import blocking as _blocking
@@ -21,13 +22,15 @@ from redismem.context.context import Context
 from redismem.context.info import Health, Policy
 from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
+from redismem.live.beginning import WhenBusy
 from redismem.memory import memory
 from redismem.memory.arguments import make_embedder, refuse_others
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message, TokenCounter
 from redismem.project import project as async_project
+from redismem.project.kinds import conversations as async_conversations
 from redismem.protocol.clock import Clock
-from redismem.protocol.session.append import AppendOptions
+from redismem.protocol.session.append import AppendOptions, TurnOptions
 from redismem.session import session
 from redismem.session.background import PROJECT_TOKENS
 from redismem.session.paging import Scope
@@ -39,6 +42,7 @@ from redismem.workers.options import make_workers, worker_options
 
 if TYPE_CHECKING:
     from redismem.recall.embedder import Embed, Embedder
+    from redismem.transport.base import Transport
     from redismem.transport.credentials import Credentials
     from redismem.workers.archive import OnEvict
     from redismem.workers.keeper import Workers
@@ -54,8 +58,9 @@ class Memory:
     ...     session = memory.session("user-42")
     """
 
-    def __init__(self, twin: memory.Memory) -> None:
+    def __init__(self, twin: memory.Memory, turns: TurnThread | None = None) -> None:
         self._twin = twin
+        self._turns = TurnThread(_refuse_turns) if turns is None else turns
         self.store = twin.store
         self.settings = twin.settings
 
@@ -102,22 +107,21 @@ class Memory:
         settings = Settings.given(settings, fallback)
         url = settings.url if url is None else url
         background = ThreadBackground() if settings.fallback else None
-        if workers is False:
-            transport = connect(url, client, settings, credentials, blocks=True)
-        elif client is not None:
+        if client is not None and workers is not False:
             raise InvalidSettings("workers need a URL: their event loop cannot use a blocking client")
-        else:
-            transport, connect_async = connect_both(url, settings, credentials)
+        transport, connect_async = _connect(url, client, settings, credentials)
         store = open_store(transport, namespace, settings, on_event, clock, background)
         store.embedder = _embedder(embed, settings)
 
-        def make_worker_memory() -> memory.Memory:
-            worker_store = open_store(connect_async(), namespace, settings, on_event, clock)
-            worker_store.embedder = make_embedder(embed, settings)
-            return memory.Memory(worker_store, workers=make_workers(worker_store, workers, options))
+        def make_async_memory(workers: bool | Callable[[Store], Workers] = False) -> memory.Memory:
+            async_store = open_store(connect_async(), namespace, settings, on_event, clock)
+            async_store.embedder = make_embedder(embed, settings)
+            made = None if workers is False else make_workers(async_store, workers, options)
+            return memory.Memory(async_store, count_tokens, made)
 
-        thread = None if workers is False else WorkerThread(store, make_worker_memory)
-        return cls(memory.Memory(store, count_tokens, thread))
+        thread = None if workers is False else WorkerThread(store, partial(make_async_memory, workers))
+        turns = TurnThread(make_async_memory)
+        return cls(memory.Memory(store, count_tokens, thread), turns)
 
     def __repr__(self) -> str:
         return f"<blocking {repr(self._twin)[1:]}"
@@ -146,7 +150,9 @@ class Memory:
             InvalidSessionId: The id or the owner is empty, too long, or has characters that are not allowed.
             InvalidSettings: The policy is invalid.
         """
-        return Session(self._twin.session(session_id, policy=policy, owner=owner))
+        twin = self._twin.session(session_id, policy=policy, owner=owner)
+        turns = SessionTurns(self._turns, lambda memory: memory.session(session_id, policy=policy, owner=owner))
+        return Session(twin, turns)
 
     def health(self) -> Health:
         """Return what this process knows about Redis, without I/O: up or down, since when and why, and the backlog.
@@ -161,7 +167,7 @@ class Memory:
         Raises:
             InvalidItem: The name is invalid.
         """
-        return Project(self._twin.project(name))
+        return Project(self._twin.project(name), self._turns)
 
     def record(
         self, record_id: str, *, tag: str | None = None, owner: str | None = None, ttl_s: float | None = None
@@ -171,7 +177,15 @@ class Memory:
 
     record.__doc__ = memory.Memory.record.__doc__
     new_session_id = staticmethod(memory.Memory.new_session_id)
-    close = _blocking(memory.Memory.aclose)
+
+    def close(self) -> None:
+        """See `redismem.Memory.aclose`; its docstring is copied below."""
+        try:
+            self._turns.stop()
+        finally:
+            _run_without_loop(self._twin.aclose())
+
+    close.__doc__ = memory.Memory.aclose.__doc__
     ping = _blocking(memory.Memory.ping)
     count = _blocking(memory.Memory.count)
     sessions = _blocking(memory.Memory.sessions)
@@ -179,6 +193,19 @@ class Memory:
     forget = _blocking(memory.Memory.forget)
     take = _blocking(memory.Memory.take)
     queues = _blocking(memory.Memory.queues)
+
+
+def _connect(
+    url: str | None, client: Any, settings: Settings, credentials: Credentials | None
+) -> tuple[Transport, Callable[[], Transport]]:
+    """Return a transport that blocks, and a function that makes one for an event loop."""
+    if client is None:
+        return connect_both(url, settings, credentials)
+    return connect(url, client, settings, credentials, blocks=True), _refuse_turns
+
+
+def _refuse_turns() -> Never:
+    raise InvalidSettings("turns need a URL: their event loop cannot use a blocking client")
 
 
 def _embedder(embed: Embed | str | None, settings: Settings) -> Embedder | None:
@@ -193,7 +220,11 @@ def _embedder(embed: Embed | str | None, settings: Settings) -> Embedder | None:
 class Conversations(projects.Conversations):
     """The conversations of a project, without `await`."""
 
-    __slots__ = ()
+    __slots__ = ("_turns",)
+
+    def __init__(self, twin: async_conversations.Conversations, turns: TurnThread, project: str) -> None:
+        super().__init__(twin)
+        self._turns = turns, project
 
     def session(self, id: str, *, owner: str | None = None) -> Session:
         """Return the session that holds the messages of a conversation, without I/O.
@@ -204,7 +235,9 @@ class Conversations(projects.Conversations):
             InvalidItem: The id is invalid.
             InvalidSessionId: The owner is invalid.
         """
-        return Session(self._twin.session(id, owner=owner))
+        thread, project = self._turns
+        turns = SessionTurns(thread, lambda memory: memory.project(project).conversations.session(id, owner=owner))
+        return Session(self._twin.session(id, owner=owner), turns)
 
 
 class Project(projects.Project):
@@ -213,9 +246,9 @@ class Project(projects.Project):
     __slots__ = ()
     conversations: Conversations
 
-    def __init__(self, twin: async_project.Project) -> None:
+    def __init__(self, twin: async_project.Project, turns: TurnThread) -> None:
         super().__init__(twin)
-        self.conversations = Conversations(twin.conversations)
+        self.conversations = Conversations(twin.conversations, turns, twin.name)
 
 
 class Session:
@@ -224,10 +257,11 @@ class Session:
     A handle keeps no state and costs no I/O, so get one per turn or keep it. Any number of pods may share a session.
     """
 
-    __slots__ = ("_twin",)
+    __slots__ = ("_turns", "_twin")
 
-    def __init__(self, twin: session.Session) -> None:
+    def __init__(self, twin: session.Session, turns: SessionTurns) -> None:
         self._twin = twin
+        self._turns = turns
 
     def __repr__(self) -> str:
         return f"<blocking {repr(self._twin)[1:]}"
@@ -265,6 +299,39 @@ class Session:
         return _run_without_loop(self._twin.append_and_read(*messages, **reads, **options))
 
     append_and_read.__doc__ = session.Session.append_and_read.__doc__
+
+    def turn(
+        self,
+        /,
+        *messages: Message | Shape,
+        id: str,
+        when_busy: WhenBusy = "refuse",
+        wait_s: float = 30,
+        recall: int | None = None,
+        recall_scope: Scope = "session",
+        project: Project | None = None,
+        project_tokens: int = PROJECT_TOKENS,
+        **options: Unpack[TurnOptions],
+    ) -> Turn:
+        """See `redismem.Session.turn`; its docstring is copied below."""
+        given: dict[str, Any] = {"id": id, "when_busy": when_busy, "wait_s": wait_s, **options}
+        given |= {"recall": recall, "recall_scope": recall_scope, "project_tokens": project_tokens}
+        return self._turns.turn(messages, given, None if project is None else project.twin.name)
+
+    turn.__doc__ = session.Session.turn.__doc__
+
+    def follow(self, after: str | None = None, turn: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """See `redismem.Session.follow`; its docstring is copied below."""
+        return self._turns.follow(after, turn)
+
+    follow.__doc__ = session.Session.follow.__doc__
+
+    def stop(self, reason: str = "stopped", turn: str | None = None) -> bool:
+        """See `redismem.Session.stop`; its docstring is copied below."""
+        return self._turns.run(lambda twin: twin.stop(reason, turn))
+
+    stop.__doc__ = session.Session.stop.__doc__
+    turn_of = _blocking(session.Session.turn_of)
     recall = _blocking(session.Session.recall)
     read = _blocking(session.Session.read)
     tail = _blocking(session.Session.tail)

@@ -79,6 +79,11 @@ def _encode_json(value: Any) -> bytes:
     return encode_plain(text.encode("utf-8", "surrogatepass"))
 
 
+def is_json_value(value: Any) -> bool:
+    """True if a value decodes to an equal one and is nested at most `DEPTH_LIMIT` levels."""
+    return _is_json(value, DEPTH_LIMIT)
+
+
 def _is_json(value: Any, depth: int) -> bool:
     """True if a value decodes to an equal one and is nested at most `depth` levels."""
     if isinstance(value, dict):

@@ -15,13 +15,13 @@ def busy(session_id: str | None, generation: str, left_ms: int) -> TurnBusy:
 def full(session_id: str | None, generation: str, left_ms: int, waiting_count: int) -> TurnBusy:
     """Return the error of a turn that cannot even wait."""
     text = f"another turn of the session runs, and {waiting_count} wait for it, the limit max_waiting_turns"
-    return TurnBusy(text, session_id, generation, left_ms)
+    return TurnBusy(text, session_id, generation, left_ms, may_wait=False)
 
 
 def nested(session_id: str | None, generation: str) -> TurnBusy:
     """Return the error of a turn that would begin inside a turn of the same session."""
     text = "a turn inside a turn of the same session would wait for itself"
-    return TurnBusy(text, session_id, generation)
+    return TurnBusy(text, session_id, generation, may_wait=False)
 
 
 def running(session_id: str | None, generation: str, first_seq: int) -> TurnKnown:

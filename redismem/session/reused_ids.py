@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from redismem.context.context import Context
@@ -56,8 +56,20 @@ def check_same(
     Raises:
         IdReused: The messages differ.
     """
-    first_seq, last_seq = receipt.first_seq, receipt.last_seq
     known = () if context is None else (*context.pinned, *context.messages)
+    session_id = None if context is None else context.session_id
+    check_stored(sent, (receipt.first_seq, receipt.last_seq), known, session_id, seqs_count)
+
+
+def check_stored(
+    sent: Sequence[Message | Shape],
+    seqs: tuple[int, int],
+    known: Iterable[Message],
+    session_id: str | None,
+    seqs_count: int | None = None,
+) -> None:
+    """Compare messages with those at the seqs of their id, as far as these are known. Raises IdReused."""
+    first_seq, last_seq = seqs
     stored = {
         message.seq: message
         for message in known
@@ -70,10 +82,9 @@ def check_same(
     if not is_same:
         stored_ms = stored[first_seq].stored_ms if first_seq in stored else 0
         when = f" at {moment(stored_ms).isoformat(timespec='seconds')}" if stored_ms else ""
-        session_id = None if context is None else context.session_id
-        seqs = f"{first_seq} to {last_seq}" if last_seq > first_seq else f"{first_seq}"
+        where = f"{first_seq} to {last_seq}" if last_seq > first_seq else f"{first_seq}"
         raise IdReused(
-            f"the append id was used before, for other messages: {seqs}{when}; nothing was written",
+            f"the append id was used before, for other messages: {where}{when}; nothing was written",
             session_id,
             first_seq,
             last_seq,

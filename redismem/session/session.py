@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
@@ -26,6 +26,7 @@ from redismem.session.reading import Reader
 from redismem.session.removing import Remover
 from redismem.session.reused_ids import check_duplicate
 from redismem.session.state import SessionState
+from redismem.session.turns import Turns
 from redismem.settings.environment import warn_of_timeout
 from redismem.store.store import Store
 
@@ -48,6 +49,16 @@ def _delegate(
     @wraps(method)
     async def run(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await method(getattr(self, part), *args, **kwargs)
+
+    return run
+
+
+def _delegate_plain(part: str, method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Session, P], T]:
+    """Return a method of `Session` as `_delegate` does, for a method that is not a coroutine."""
+
+    @wraps(method)
+    def run(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return method(getattr(self, part), *args, **kwargs)
 
     return run
 
@@ -94,6 +105,10 @@ class Session:
     @property
     def _remover(self) -> Remover:
         return Remover(self._store, self._calls, self._editor)
+
+    @property
+    def _turns(self) -> Turns:
+        return Turns(self, self._store, self._calls)
 
     def __repr__(self) -> str:
         return f"<Session {session_hash(self.id)} of namespace {self._store.keys.namespace!r}>"
@@ -198,10 +213,8 @@ class Session:
         if recall is None:
             context = await self._store.run(call, quarantine=True)
         else:
-            from redismem.recall.recall import extract_query
-
             check_count("recall", recall)
-            context = await self._open_recall(extract_query(messages), recall_scope).search_in_turn(call, recall)
+            context = await self._search_for(messages, recall_scope).search_in_turn(call, recall)
         if self._calls.is_heavy:
             self._start_moving_bodies()
         if context.receipt is not None and context.receipt.created:
@@ -240,6 +253,20 @@ class Session:
         check(limit, max_tokens=max_tokens)
         check_scope(scope, self._calls.session_owner, self.id)
         return await self._open_recall(query, scope).search(limit, max_tokens)
+
+    def _search_for(self, messages: Sequence[Message | Shape], scope: Scope) -> Recall | OwnerRecall:
+        """Return the search for what these messages ask."""
+        from redismem.recall.recall import extract_query
+
+        return self._open_recall(extract_query(messages), scope)
+
+    async def _note_append(self, receipt: Receipt | None) -> None:
+        """Do what follows an append that a turn has made."""
+        if self._calls.is_heavy:
+            self._start_moving_bodies()
+        if receipt is not None and receipt.created:
+            await self._store.agreement.agree_again()
+        self._notify(receipt)
 
     def _open_recall(self, query: str, scope: Scope) -> Recall | OwnerRecall:
         if scope == "owner" and self._calls.session_owner is not None:
@@ -341,6 +368,11 @@ class Session:
 
     tail = _delegate("_reader", Reader.tail)
     messages = _delegate("_reader", Reader.messages)
+
+    turn = _delegate_plain("_turns", Turns.turn)
+    follow = _delegate_plain("_turns", Turns.follow)
+    stop = _delegate("_turns", Turns.stop)
+    turn_of = _delegate("_turns", Turns.turn_of)
 
     clear = _delegate("_remover", Remover.clear)
     forget = _delegate("_remover", Remover.forget)

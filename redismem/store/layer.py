@@ -38,3 +38,10 @@ class Layer(Protocol):
 
     async def aclose(self) -> None:
         """Replay the backlog, within the deadline, and log what is lost."""
+
+
+class LivePart(Protocol):
+    """The interface of a part for the turns of one event loop, as the store uses it. The part is built on the store."""
+
+    async def aclose(self) -> None:
+        """Stop the running turns, and wait for them to end, within the deadline."""

@@ -34,7 +34,7 @@ from redismem.store.availability import Availability, log_change
 from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.gate import Gate
 from redismem.store.hook import Hook
-from redismem.store.layer import Layer
+from redismem.store.layer import Layer, LivePart
 from redismem.store.retries import Retries, Unsettled, redis_at
 from redismem.store.side_work import SideWork
 from redismem.transport.base import CLOSED, Transport, place_of
@@ -77,6 +77,8 @@ class Store:
         self.availability = Availability(self, reply_timeout_s, self._tell_of_breaker)
         self.agreement = Agreement(self)
         self.fallback: Layer | None = None
+        self.lives: dict[asyncio.AbstractEventLoop, LivePart] = {}
+        """The parts for running and followed turns, by event loop."""
         self.embedder: Embeds | None = None
         """Embeds messages for recall; `None` means there is no embedder."""
         self.dictionaries: dict[int, Dictionary] = {}
@@ -115,9 +117,12 @@ class Store:
     async def aclose(self) -> None:
         """Close the connections, except a client that the caller provided. The store cannot be used afterwards.
 
-        First ends its side work and, with the fallback, replays its backlog, each within `deadline_s`.
+        First stops the running turns, ends its side work and, with the fallback, replays its backlog, each within
+        `deadline_s`.
         """
         try:
+            if self.lives and (live := self.lives.get(asyncio.get_running_loop())) is not None:
+                await live.aclose()
             await self.side_work.end(self.settings.deadline_s)
             if self.fallback is not None:
                 await self.fallback.aclose()

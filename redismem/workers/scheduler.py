@@ -37,6 +37,7 @@ from redismem.workers.owner_indexes import OwnerChecks
 from redismem.workers.project_extraction import ExtractionWorker
 from redismem.workers.strategies import Strategy, provider_of
 from redismem.workers.summaries import Worker
+from redismem.workers.turns import end_dead_turns
 
 Drain = Callable[[], Coroutine[Any, Any, Any]]
 
@@ -179,6 +180,8 @@ class Scheduler:
             if not self._start_unless_running("evictions", look, self._evictions) and for_idle:
                 # Queue idle sessions even while a slow on_evict holds up the drain: unqueued, they would expire unseen.
                 self._start_unless_running("idle", self.eviction.queue_idle, self._evictions)
+            if count % max(1, round(self._settings.live_lease_s / 4 / self._settings.tick_s)) == 0:
+                self._start_unless_running("turns", partial(end_dead_turns, self._store))
             if for_idle:
                 self._start_unless_running("owners", self.owner_checks.check_due, self._evictions)
                 self._start_unless_running("windows", self.idle_windows.index, self._evictions)

@@ -163,7 +163,8 @@ def test_every_method_works(memory: blocking.Memory) -> None:
     session = memory.session("user-42")
     used = {*converse(memory, session), *change_state(session), *use_records(memory), *look_and_end(memory, session)}
     everything = set(surface(blocking.Memory)) | set(surface(blocking.Session))
-    assert used == everything - {"connect", "__enter__", "__exit__"}
+    turns = {"turn", "follow", "stop", "turn_of"}  # they need a URL: tests/live/test_places.py
+    assert used == everything - turns - {"connect", "__enter__", "__exit__"}
 
 
 def test_it_puts_a_broken_session_into_quarantine_too(memory: blocking.Memory) -> None:

@@ -27,7 +27,7 @@ FLOORS = (
     "protocol",
     "transport",
     "store",
-    "recall",
+    "recall live",
     "session record",
     "project",
     "workers inspection",
@@ -49,7 +49,7 @@ NEVER = {
     "cli": "protocol",
 }
 # `import redismem` stays small.
-FRONT_DOOR = {"errors", "settings", "messages", "context", "memory", "session"}
+FRONT_DOOR = {"live", "errors", "settings", "messages", "context", "memory", "session"}
 DOORS = {
     "redis": "transport",
     "hiredis": "transport",

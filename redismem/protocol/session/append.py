@@ -26,19 +26,27 @@ T = TypeVar("T")
 _REPLICAS_LIMIT = 64
 
 
-class AppendOptions(StateChanges, total=False):
-    """Options of an append: changes of the state, and the four below.
+class TurnOptions(StateChanges, total=False):
+    """Options of the question of a turn: changes of the state, and the three below.
 
-    `id` names the append. A repeated id writes nothing and returns the first receipt with `duplicate=True`; a session
-    remembers its last 16 appends and state changes. `expect` is the context or receipt that the caller has seen, or a
-    bare last seq; 0 means that the session must have no message. `pin` pins the messages or not; None means that the
-    role decides. `confirm` is the number of replicas that must have the messages; None means that the setting decides.
+    `expect` is the context or receipt that the caller has seen, or a bare last seq; 0 means that the session must have
+    no message. `pin` pins the messages or not; None means that the role decides. `confirm` is the number of replicas
+    that must have the messages; None means that the setting decides.
     """
 
-    id: str | None
     expect: Expected | None
     pin: bool | None
     confirm: int | None
+
+
+class AppendOptions(TurnOptions, total=False):
+    """Options of an append: those of the question of a turn, and `id`.
+
+    `id` names the append. A repeated id writes nothing and returns the first receipt with `duplicate=True`; a session
+    remembers its last 16 appends and state changes.
+    """
+
+    id: str | None
 
 
 NO_OPTIONS: AppendOptions = {}

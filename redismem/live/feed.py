@@ -1,0 +1,179 @@
+"""The feed of a session: what other processes say in its turns. All listeners of this process share it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from time import monotonic
+
+from redismem.errors import RedismemError
+from redismem.events import facts
+from redismem.live.ending import end_if_dead
+from redismem.live.log import Log
+from redismem.protocol.ids import session_hash
+from redismem.protocol.keys import SessionKeys
+from redismem.protocol.live.calls import TurnRead, read_turn
+from redismem.protocol.live.turns import TurnField
+from redismem.store.store import Store
+from redismem.transport.subscriptions.subscriptions import Subscriptions
+
+log = logging.getLogger("redismem")
+
+_SILENCE_S = 2.0
+_OVERLAP_BYTES = 64
+
+
+class Feed:
+    """The running or last turn of a session, as Redis pushes it, or else as polls find it.
+
+    Subscribe, then read, then take the pushes: nothing is missed. A push that begins behind the end of the log asks for
+    a read. Of one that begins before it, only the new part counts; if its old part differs, the log is read anew.
+    """
+
+    def __init__(self, store: Store, subscriptions: Subscriptions, keys: SessionKeys) -> None:
+        self._store, self._subscriptions, self.keys = store, subscriptions, keys
+        self.field: TurnField | None = None
+        self.log: Log | None = None
+        """The log of the turn in `field`. Another turn has another object."""
+        self.listeners_count = 0
+        self._changed = asyncio.Event()
+        self._asked = asyncio.Event()
+        self._read_once: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._grown_s = monotonic()
+        self._task = asyncio.get_running_loop().create_task(self._keep())
+
+    async def opened(self) -> None:
+        """Wait for the first read. Raises the errors of a read."""
+        await asyncio.shield(self._read_once)
+
+    async def log_after(self, known: Log) -> Log | None:
+        """Wait for the log that replaces this one, and return it; `None` if the session has another turn, or none.
+
+        A log that ended, and that nothing replaces, has no end event: it is the last part of a log that has expired.
+        """
+        while True:
+            changed = self._changed
+            if self.field is None or self.field.generation != known.generation:
+                return None
+            if self.log is not known and self.log is not None:
+                return self.log
+            if self.log is known and not known.is_replaced:
+                return None
+            await changed.wait()
+
+    def end(self) -> None:
+        """Follow the session no longer."""
+        self._task.cancel()
+        self._subscriptions.remove(self.keys.live, self)
+        if self.log is not None:
+            self.log.end()
+
+    def on_message(self, payload: bytes) -> None:
+        """Take a push: generation and offset, a line feed, and what was added to the log."""
+        head, _, added = payload.partition(b"\n")
+        generation, _, offset_text = head.partition(b" ")
+        known = self.log
+        if known is None or known.generation.encode() != generation or not offset_text.isdigit():
+            self._asked.set()  # of a turn that no read has found yet
+            return
+        offset, size = int(offset_text), len(known.content)
+        if offset > size:
+            self._asked.set()
+        elif known.content[offset : offset + len(added)] == added[: size - offset]:
+            self._extend(known, added[size - offset :])
+        else:
+            self._leave_log()
+            self._asked.set()
+
+    def on_gap(self) -> None:
+        """Read, because pushes may have been missed."""
+        self._asked.set()
+
+    async def _keep(self) -> None:
+        await self._subscriptions.add(self.keys.live, self)
+        is_well = True
+        while True:
+            self._asked.clear()
+            try:
+                await self._read()
+                await self._end_if_dead()
+                is_well = True
+            except RedismemError as error:
+                if not self._read_once.done():
+                    self._read_once.set_exception(error)
+                    self._read_once.exception()  # nobody may wait for it any more
+                elif is_well:
+                    session, kind = session_hash(self.keys.session_id), type(error).__name__
+                    extra = facts(op="read_turn", session=session, error=kind)
+                    log.warning("session %s: its turn cannot be followed now: %s", session, error.text, extra=extra)
+                is_well = False
+            await self._pause()
+
+    async def _pause(self) -> None:
+        is_pushed = self._subscriptions.is_on(self.keys.live)
+        try:
+            async with asyncio.timeout(_SILENCE_S if is_pushed else self._store.settings.live_poll_s):
+                await self._asked.wait()
+        except TimeoutError:
+            pass
+
+    async def _read(self) -> None:
+        offset = 0 if self.log is None else max(0, len(self.log.content) - _OVERLAP_BYTES)
+        self._take(await self._store.run(read_turn(self.keys, offset)), offset)
+        if not self._read_once.done() and not self._asked.is_set():
+            self._read_once.set_result(None)
+
+    def _take(self, read: TurnRead, offset: int) -> None:
+        known, field = self.log, read.turn
+        if field is None:
+            self.field = None
+            self._leave_log()
+            return
+        is_running = field.status == "running"
+        if known is not None and known.generation == field.generation:
+            told = bytes(known.content[offset:])
+            if not read.log.startswith(told) and not (is_running and told.startswith(read.log)):
+                self._leave_log()  # Redis lost what was told, and has other events now
+            else:
+                self._extend(known, read.log[len(told) :])
+        elif offset:
+            self._leave_log()
+        if self.log is None and offset:
+            self._asked.set()  # read the log from its beginning
+            return
+        self.field = field
+        if self.log is None:
+            self.log = Log(field.generation)
+            self._extend(self.log, read.log)
+            self._wake()
+        if not is_running:
+            self.log.end()
+
+    def _leave_log(self) -> None:
+        known, self.log = self.log, None
+        if known is not None and not known.has_ended:
+            known.end(is_replaced=True)
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+        self._grown_s = monotonic()
+
+    def _extend(self, known: Log, added: bytes) -> None:
+        if added:
+            self._grown_s = monotonic()
+            known.extend(added)
+            if known.ends_turn(len(known.content)):
+                known.end()
+
+    async def _end_if_dead(self) -> None:
+        """End a turn whose process has died, once nothing was heard of it for a lease."""
+        if self.field is None or self.field.status != "running":
+            return
+        if monotonic() - self._grown_s >= self._store.settings.live_lease_s:
+            left_ms = await end_if_dead(self._store, self.keys)
+            if left_ms:
+                self._grown_s = monotonic() - self._store.settings.live_lease_s + left_ms / 1000
+            else:
+                self._asked.set()

@@ -1,0 +1,301 @@
+"""One turn: a question, the events of the answer while it is written, and the reply, stored exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar, Unpack
+
+from redismem.context.context import Context
+from redismem.context.results import Receipt
+from redismem.errors import RedismemError, StoreUnavailable, TurnLost
+from redismem.live.beginning import Beginning
+from redismem.live.live import live_of
+from redismem.live.writing import Writing
+from redismem.messages.coercion import Shape
+from redismem.messages.message import Message
+from redismem.protocol import turn_refusals as refusals
+from redismem.protocol.live.calls import TurnEnd, append_turn
+from redismem.protocol.live.turns import end_line, message_line
+from redismem.protocol.session.state import StateChanges, check_options
+
+T = TypeVar("T")
+Said = str | Mapping[str, Any]
+Outcome = Literal["", "done", "stopped", "failed", "lost"]
+
+_PAUSE_S = 0.1
+_ACTIVE_S = 60.0
+CANCELLED, CLOSED = "cancelled", "closed"
+
+
+class Turn:
+    """One turn of a session: `async with session.turn(message, id=…) as turn`.
+
+    The block asks a model with `turn.context`, and passes on what it says with `write`. At the end of the block, the
+    text since the last `append` is stored as the reply. The turn then has an outcome: done, stopped, failed, if the
+    block raised, or lost. The reply of a turn that is not done has `metadata["incomplete"]`, which says why.
+
+    While the block runs, no other turn of the session does, in any process. Others can `follow` it and `stop` it: a
+    stop cancels the block as `asyncio.timeout` does, and the program goes on behind the block.
+
+    Raises on entry: see `Session.turn`. Raises at the end of the block:
+        TurnLost: Another process has ended the turn, or the session is gone. Nothing more was stored.
+        StoreUnavailable: Redis was away for two leases. What was said may be stored later, as a turn that is lost.
+        RedismemError: The reply was refused, as by `append`. The turn has failed, without a reply.
+    """
+
+    def __init__(self, beginning: Beginning) -> None:
+        self._beginning = beginning
+        self._host = beginning.host
+        self.id = beginning.turn_id
+        self.usage: Mapping[str, Any] | None = None
+        """The tokens as the model counts them, as JSON. They become part of the last event."""
+        self.outcome: Outcome = ""
+        """done, stopped, failed or lost, once the block has ended."""
+        self.reason = ""
+        """The reason of an outcome other than done."""
+        self.reply_seq = 0
+        """The seq of the reply, once the block has ended; 0 without a reply."""
+        self._changes: StateChanges = {}
+        self._appends_count = 0
+        self._is_exiting = self._is_cancelled = False
+        self.is_lost = False
+        """True once the turn is no longer this caller's."""
+        self.stop_reason = ""
+        """The reason of a stop, as soon as it arrives."""
+
+    async def __aenter__(self) -> Self:
+        begun = await self._beginning.begin()
+        self.context: Context = begun.context
+        """The context after the question, as `append_and_read` returns it."""
+        self._task = asyncio.current_task()
+        self._cancelling_before = 0 if self._task is None else self._task.cancelling()
+        self._live = live_of(self._host.store)
+        limit_bytes = self._host.store.settings.max_turn_bytes
+        keys = self._host.calls.keys
+        line = message_line(*begun.seqs)
+        self._writing = Writing(keys, begun.field, line, limit_bytes, self._stop, self._lose)
+        self._writing.is_local = begun.is_local
+        self._live.begin(self._writing)
+        self._keeping = None if begun.is_local else asyncio.create_task(self._keep_active(begun.kept_s))
+        return self
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session."""
+        return self._host.id
+
+    @property
+    def generation(self) -> str:
+        """The name of this turn in the ids of its events: never used again, and not the caller's id."""
+        return self._writing.field.generation
+
+    async def write(self, said: Said) -> None:
+        """Pass on a piece of text, or an event, to all who follow the turn. Text becomes part of the reply.
+
+        Waits while more than 64 KiB are on their way to Redis.
+
+        Args:
+            said: Text, or a mapping with a `type`: `text` or `reasoning` with `delta`; `tool_call` with `id`, and
+                `name`, `delta` or `done`; `tool_result` with `id` and `content`; `data` with `name` and `data`;
+                `notice` with `code` and `text`.
+
+        Raises:
+            InvalidMessage: The event has another form, or is not JSON.
+            TooLarge: The events of the turn exceed `max_turn_bytes`.
+            RuntimeError: The block has ended.
+        """
+        self._check_running()
+        writing = self._writing
+        writing.say(said)
+        if writing.is_local:
+            writing.tell_all()
+            return
+        self._live.writer.wake(writing)
+        while writing.is_too_far_ahead:
+            settled = writing.settled
+            await settled.wait()
+
+    async def append(self, *messages: Message | Shape, **changes: Unpack[StateChanges]) -> Receipt:
+        """Store whole messages now, all or nothing, such as a tool call with its result.
+
+        They replace the text since the last append, which then becomes part of no reply.
+
+        Raises the errors of `Session.append`, and TurnLost.
+        """
+        self._check_running()
+        check_options("append", changes, StateChanges)
+        receipt = await self._uncut(self._append(messages, changes, None))
+        self._writing.said.clear()
+        return receipt
+
+    def finish(self, **changes: Unpack[StateChanges]) -> None:
+        """Change the state together with the end of the turn, all or nothing.
+
+        `waiting="city"` says that the agent now waits for a person: the answer begins the next turn.
+
+        Raises:
+            TypeError: A change is unknown.
+        """
+        check_options("finish", changes, StateChanges)
+        self._host.calls.change(**changes)  # refuses what cannot be stored before the block ends
+        self._changes = changes
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._is_exiting = True
+        is_swallowed = await self._take_back_cancel(kind)
+        if self._keeping is not None:
+            self._keeping.cancel()
+        outcome, reason = self._judge(kind)
+        try:
+            await self._uncut(self._end(outcome, reason))
+        finally:
+            self._writing.log.end()
+            self._live.end(self._writing)
+        return is_swallowed
+
+    def _judge(self, kind: type[BaseException] | None) -> tuple[Outcome, str]:
+        if self.stop_reason:
+            return "stopped", self.stop_reason
+        if kind is None:
+            return "done", ""
+        if issubclass(kind, asyncio.CancelledError | GeneratorExit):
+            return "stopped", CLOSED if kind is GeneratorExit else CANCELLED
+        return "failed", kind.__name__
+
+    async def _take_back_cancel(self, kind: type[BaseException] | None) -> bool:
+        """Take back the cancellation by a stop, and return True if it is what ends the block."""
+        if not self._is_cancelled or self._task is None:
+            return False
+        left_count = self._task.uncancel()
+        if kind is None or not issubclass(kind, asyncio.CancelledError):
+            try:
+                await asyncio.sleep(0)  # the cancellation may still be to come
+            except asyncio.CancelledError:
+                if left_count > self._cancelling_before:
+                    raise
+            return False
+        return left_count <= self._cancelling_before
+
+    async def _end(self, outcome: Outcome, reason: str) -> None:
+        text = "".join(self._writing.said)
+        if self.is_lost:
+            self._fail("lost", "lost")
+            raise refusals.lost(self._host.id)
+        metadata = {} if outcome == "done" else {"incomplete": reason}
+        reply = [Message("assistant", text, metadata=metadata)] if text else []
+        end = TurnEnd(outcome, reason, self.usage, bool(reply))
+        try:
+            receipt = await self._append(reply, self._changes, end)
+        except (TurnLost, StoreUnavailable):
+            self._fail("lost", "lost")
+            raise
+        except RedismemError as refused:
+            self._fail("failed", f"not stored: {type(refused).__name__}")
+            await self._append([], {}, TurnEnd("failed", self.reason, self.usage, has_reply=False))
+            raise
+        self.outcome, self.reason = outcome, reason
+        self.reply_seq = receipt.last_seq if reply else 0
+
+    def _fail(self, outcome: Outcome, reason: str) -> None:
+        self.outcome, self.reason = outcome, reason
+
+    async def _append(self, messages: Sequence[Message | Shape], changes: StateChanges, end: TurnEnd | None) -> Receipt:
+        """Store messages of the turn, and end it with `end`, as soon as Redis has all that was said."""
+        writing, number = self._writing, self._appends_count + 1
+        if writing.is_local:
+            receipt = await self._append_local(messages, changes, number)
+            log_bytes = len(writing.content)
+        else:
+            receipt, log_bytes = await self._append_in_turn(messages, changes, number, end)
+        self._appends_count = number
+        lines = message_line(receipt.first_seq, receipt.last_seq) if messages else b""
+        if end is not None:
+            lines += end_line(end.outcome, end.reason, receipt.last_seq if end.has_reply else None, end.usage)
+        writing.add_lines(lines, log_bytes)
+        return receipt
+
+    async def _append_in_turn(
+        self, messages: Sequence[Message | Shape], changes: StateChanges, number: int, end: TurnEnd | None
+    ) -> tuple[Receipt, int]:
+        writing, store = self._writing, self._host.store
+        call = append_turn(self._host.calls, writing.field, messages, changes, offset=0, number=number, end=end)
+        del call  # refuses what cannot be stored before it waits
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + 2 * store.settings.live_lease_s
+        while True:
+            await self._live.writer.flush(writing)
+            if self.is_lost:
+                raise refusals.lost(self._host.id)
+            if not writing.unacknowledged_bytes:
+                offset, calls = len(writing.content), self._host.calls
+                call = append_turn(calls, writing.field, messages, changes, offset=offset, number=number, end=end)
+                writing.is_held = True
+                try:
+                    appended = await store.run(call, quarantine=True)
+                    return appended.receipt, appended.log_bytes
+                except StoreUnavailable:
+                    if clock() >= until_s:
+                        raise
+                finally:
+                    writing.is_held = False
+            elif clock() >= until_s:
+                text = "Redis did not take the events of the turn in two leases"
+                raise StoreUnavailable(text, self._host.id, "TimeoutError", may_be_done=True)
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _append_local(self, messages: Sequence[Message | Shape], changes: StateChanges, number: int) -> Receipt:
+        """Append while Redis is down: the fallback takes the messages, and replays them later."""
+        id = f"{self.generation}:{number}"
+        if messages:
+            return await self._host.append(*messages, id=id, **changes)
+        if changes:
+            await self._host.store.run(self._host.calls.update(id, **changes))
+        return Receipt(0, 0, 0, created=False, duplicate=False, degraded=True)
+
+    async def _uncut(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run work to its end, even if the task is cancelled meanwhile; the cancellation follows."""
+        task = asyncio.create_task(work)
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None and not task.cancelled() and task.exception() is None:
+            raise cancelled
+        return task.result()
+
+    async def _keep_active(self, kept_s: float) -> None:
+        """Let the session live as long as the turn runs."""
+        while True:
+            await asyncio.sleep(min(_ACTIVE_S, kept_s / 4))
+            with contextlib.suppress(RedismemError):  # the next one comes soon; a lost turn is noticed by its writes
+                await self._host.touch()
+                self._writing.needs_beat = True
+                self._live.writer.wake(self._writing)
+
+    def _check_running(self) -> None:
+        if self._is_exiting:
+            raise RuntimeError("the block of this turn has ended")
+
+    def _stop(self, reason: str) -> None:
+        if not (self._is_exiting or self.stop_reason):
+            self.stop_reason = reason
+            self._cancel()
+
+    def _lose(self) -> None:
+        self._live.writer.remove(self._writing)
+        if not self.is_lost:
+            self.is_lost = True
+            if not self._is_exiting:
+                self._cancel()
+
+    def _cancel(self) -> None:
+        if not self._is_cancelled and self._task is not None:
+            self._is_cancelled = True
+            self._task.cancel()
