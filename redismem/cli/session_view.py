@@ -132,6 +132,7 @@ def policy_line(policy: Policy) -> str:
 
 def _numbers(context: Context, info: SessionInfo, now_ms: int, key: str) -> list[str]:
     queue = f" · queue: {info.queued}" if info.queued else ""
+    queue += f" · turn: {info.turn}" if info.turn else ""
     lines = [
         f"{plural(info.total_messages, 'message')} ever · window {info.window_count} ({info.window_tokens:,} tokens) · "
         f"summaries {info.summaries_count}{queue}",

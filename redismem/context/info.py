@@ -64,6 +64,8 @@ class SessionInfo:
     policy: Policy = Policy()
     owner: str | None = None
     """The person whom the session belongs to; None means that it was begun without an owner."""
+    turn: str | None = None
+    """`running`, or the outcome of the last turn: done, stopped, failed or lost. None means that it had no turn."""
     degraded: bool = False
     """True if Redis was down and these are the numbers that this process knows, possibly stale."""
 

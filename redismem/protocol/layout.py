@@ -56,6 +56,9 @@ PARAM = b"param:"
 SUMMARY = b"summary:"
 PINNED = b"pinned:"
 
+TURN_STATUSES = {"r": "running", "d": "done", "s": "stopped", "f": "failed", "l": "lost"}
+"""The letter of each status, with which the field `turn` begins."""
+
 # Most states have only these fields, because no param or value is set and no message is summarised yet.
 BARE = frozenset(
     (COUNTERS, EPOCH, OWNER, ZONE, QUEUED, RESENT, PINS, LARGE_BYTES, TURN, STOP, DOUBT, NEWEST_IDS, *OLDER_IDS)
@@ -250,6 +253,11 @@ def bounds(field: bytes) -> tuple[int, int]:
     except ValueError:
         pass  # raised below, like a foreign mark
     raise _unreadable_counters(field)
+
+
+def turn_status(field: bytes | None) -> str | None:
+    """Return the status in the field `turn`; None if it is missing or unreadable."""
+    return TURN_STATUSES.get((field or b"")[:1].decode("ascii", "replace"))
 
 
 def total_messages(fields: Mapping[bytes, bytes], seqs_count: int) -> int:

@@ -373,6 +373,7 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
             failure=None if failure is None else failure.reason,
             failing_since_ms=None if failure is None else failure.since_ms,
             failed_ms=None if failure is None else failure.last_ms,
+            turn=layout.turn_status(stored.get(layout.TURN)),
         )
 
 

@@ -136,6 +136,14 @@ def test_show_names_the_owner(command: Any, memory: Any, redis_options: Any) -> 
     assert command("show", "kept", "--json", *redis_options).document["owner"] == "ann"
 
 
+def test_show_names_the_turn(command: Any, memory: Any, raw: Any, redis_options: Any) -> None:
+    memory.session("kept").append(user(1))
+    assert "turn:" not in command("show", "kept", *redis_options).out
+    raw.hset(memory.store.keys.session("kept").state, "turn", "r 5-aabbccdd 00112233 00112233445566 1")
+    assert "turn: running\n" in command("show", "kept", *redis_options).out
+    assert command("show", "kept", "--json", *redis_options).document["turn"] == "running"
+
+
 def test_show_names_the_policy(command: Any, memory: Any, redis_options: Any) -> None:
     memory.session("kept", policy=Policy(keep_whole=True, idle_timeout_s=600, exempt=True)).append(user(1))
     shown = "policy: kept whole · expires 10 min after its last use · exempt from the session limit"

@@ -9,9 +9,10 @@ import pytest
 from support.conversations import user_message
 from support.edited import is_sound
 from support.stores import Store
-from support.turns import keys_left, put_turn
+from support.turns import begin, keys_left, put_turn
 
 from redismem import Session, Settings
+from redismem.inspection.weight import stored_bytes
 from redismem.workers.eviction import Eviction
 
 KEPT = Settings(shards=1, threshold=40, recent_limit=2, keep_originals=True)
@@ -66,6 +67,33 @@ async def test_a_running_turn_is_lost_if_a_message_is_forgotten(store: Store, na
         await session.forget(2)
         assert await keys_left(raw, keys) == {"turned", "waiters"}
         assert await is_sound(memory)
+
+
+async def test_the_numbers_of_a_session_tell_its_turn(store: Store, namespace: str) -> None:
+    async with store.memory(namespace, KEPT) as memory:
+        session = memory.session("a")
+        await session.append(user_message("a"))
+        assert (await session.info()).turn is None
+        turn = await begin(memory, "a", "told")
+        assert (await session.info()).turn == "running"
+        assert await turn.end()
+        assert (await session.info()).turn == "done"
+
+
+async def test_a_turn_weighs_with_its_session(store: Store, namespace: str, raw: Any) -> None:
+    async with store.memory(namespace, KEPT) as memory:
+        await memory.session("a").append(user_message("a"))
+        before = await stored_bytes(memory.store, ["a"])
+        if before is None:
+            pytest.skip("this store does not know MEMORY")
+        turn = await begin(memory, "a", "told" * 10_000)
+        running = await stored_bytes(memory.store, ["a"])
+        assert running is not None
+        assert running >= before + 40_000
+        assert await turn.end()
+        ended = await stored_bytes(memory.store, ["a"])
+        assert ended is not None
+        assert ended > running
 
 
 async def test_the_sweep_removes_the_turn_of_a_session_that_is_gone(store: Store, namespace: str, raw: Any) -> None:

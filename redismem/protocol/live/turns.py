@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from redismem.errors import InvalidMessage
-from redismem.protocol.layout import NUMBER, TURN_HAS_REPLY, TURN_OUTCOMES, turn_outcome
+from redismem.protocol.layout import NUMBER, TURN_HAS_REPLY, TURN_OUTCOMES, TURN_STATUSES, turn_outcome
 
 _ID_BYTES = 256
 _NAME_BYTES = 7
-STATUSES = {"r": "running", "d": "done", "s": "stopped", "f": "failed", "l": "lost"}
-"""The letter of each status in the field `turn`."""
 _FIELD = re.compile(rb"([rdsfl]) (%b-[0-9a-f]{1,16}) ([0-9a-f]{1,16}) ([0-9a-f]{14}) (%b)" % (NUMBER, NUMBER))
 _HEADER_BYTES = 16
 _RECORD_BYTES = 16
@@ -55,7 +53,7 @@ def decode_turn(field: bytes | None) -> TurnField | None:
     if match is None:
         return None
     status, generation, holder, name, first_seq = (part.decode() for part in match.groups())
-    return TurnField(STATUSES[status], generation, holder, name, int(first_seq))
+    return TurnField(TURN_STATUSES[status], generation, holder, name, int(first_seq))
 
 
 def turn_name(id: object) -> bytes:

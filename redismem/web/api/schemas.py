@@ -151,6 +151,7 @@ class SessionNumbers(BaseModel):
     failed_ms: int | None
     policy: PolicyDocument
     owner: str | None
+    turn: str | None
     degraded: bool
 
 
