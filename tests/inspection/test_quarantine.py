@@ -112,6 +112,22 @@ async def test_salvage_restores_the_readable_parts_consistently(
     assert await check_session(memory.store, "user-42") == []
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_salvaged_messages_are_counted_as_before(memory: Memory, raw: Any, is_known: bool) -> None:
+    session, keys = memory.session(ID), memory.store.keys.session(ID)
+    await session.append(*[user(str(number)) for number in range(9)])
+    await session.pop(4)
+    await session.append(user("last"))
+    await raw.hset(keys.state, mapping={"param:x": b"unreadable"} | ({} if is_known else {"removed": "many"}))
+    await put_into_quarantine(memory)
+    await quarantine.restore(memory.store, await quarantine.find(memory.store, ID, None), salvage=True)
+    info = await session.info()
+    assert (info.total_messages, info.window_count, info.last_seq) == (6, 6, 11)
+    assert len(await session.pop(2)) == 2
+    assert (await session.info()).total_messages == 4
+    assert await check_session(memory.store, ID) == []
+
+
 @pytest.mark.parametrize("lives", [True, False])
 async def test_a_lone_block_of_originals_never_replaces_a_session(
     memory: Memory, raw: Any, namespace: str, lives: bool

@@ -107,6 +107,7 @@ def plan_restoration(stored: Mapping[bytes, bytes], elements: Sequence[bytes], k
     fields = _fields(stored, faults)
     if faults:
         fields = _salvaged(fields, summaries, readable, messages)
+        fields |= _removed(stored, fields, first_seq - 1, readable)
     has_lost_owner = not stored or (layout.OWNER in stored and layout.OWNER not in fields)
     policy = "" if counters is None else counters.policy
     parts = (epoch, first_seq, messages, readable, left_out_count, fields, summaries, policy, has_lost_owner)
@@ -217,6 +218,24 @@ def _salvaged(
     if pinned or layout.PINS in fields:
         kept[layout.PINS] = b"%d %d" % (len(pinned), sum(map(len, pinned)))
     return kept
+
+
+def _removed(
+    stored: Mapping[bytes, bytes], kept: Mapping[bytes, bytes], before_count: int, readable: Sequence[bytes]
+) -> dict[bytes, bytes]:
+    """Return the field with the number of seqs without a message, if there are any.
+
+    It is as stored, but at least the number of those in the window, and at most that of these and all seqs before it.
+    `before_count` is the number of the latter; a pinned message may have one of them.
+    """
+    in_window = sum(map(gap_count, readable))
+    outside = sum(len(layout.pinned_seqs(name)) for name in kept if name.startswith(PINNED))
+    try:
+        count = int(stored.get(layout.REMOVED, b"0"))
+    except ValueError:
+        count = 0
+    count = max(in_window, min(count, in_window + before_count - outside))
+    return {layout.REMOVED: b"%d" % count} if count else {}
 
 
 def _split_pinned(field: bytes, value: bytes) -> list[bytes]:
