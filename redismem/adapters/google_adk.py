@@ -25,6 +25,11 @@ with from_extra("google-adk", __name__):
     from google.adk.sessions.session import Session
     from google.adk.sessions.state import State
 
+try:
+    from google.adk.errors._stale_session_error import StaleSessionError
+except ImportError:  # an older ADK raises its base
+    StaleSessionError = ValueError  # type: ignore[assignment, misc]
+
 _SESSION, _STATE, _EVENT, _ID = b"m", b"s:", b"e:", b"i:"
 """The fields of a session: time and count of events; a value of the state; an event; the numbers of an event's id.
 
@@ -58,6 +63,7 @@ class SessionService(BaseSessionService):
         redis_client: Any = None,
         key_prefix: str = "adk",
         ttl: float | None = None,
+        single_writer: bool = False,
     ) -> None:
         """Make a service. It connects on first use.
 
@@ -68,6 +74,8 @@ class SessionService(BaseSessionService):
             key_prefix: The beginning of the ids of all records: `<key_prefix>:<app>/<user>/<session>`.
             ttl: The seconds after its last event after which Redis removes a session. `None` keeps it. The state of
                 users and apps always stays.
+            single_writer: True refuses an event of a session that has changed since the caller read it, as ADK's
+                `DatabaseSessionService` does: of two runs at once, one ends.
 
         Raises:
             InvalidRecord: `ttl` is out of range.
@@ -77,7 +85,7 @@ class SessionService(BaseSessionService):
         if not isinstance(key_prefix, str):
             raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
         self._opened = Opened(url, memory, redis_client)
-        self._prefix, self._ttl_s = f"{key_prefix}:" if key_prefix else "", ttl
+        self._prefix, self._ttl_s, self._single_writer = f"{key_prefix}:" if key_prefix else "", ttl, single_writer
         try:
             self._session("x", "x", "x")  # refuses prefix and ttl at the start of the program, not in its first turn
         except BaseException:
@@ -118,8 +126,7 @@ class SessionService(BaseSessionService):
             await self._write(record, app_name, user_id, values, None, time.time(), {})
         except RecordConflict:
             raise AlreadyExistsError(f"Session with id {session_id} already exists.") from None
-        session = await self.get_session(app_name=app_name, user_id=user_id, session_id=session_id)
-        if session is None:
+        if (session := await self.get_session(app_name=app_name, user_id=user_id, session_id=session_id)) is None:
             raise SessionNotFoundError(f"Session {session_id} was deleted while it was created.")
         return session
 
@@ -178,6 +185,7 @@ class SessionService(BaseSessionService):
 
         Raises:
             SessionNotFoundError: There is no such session.
+            StaleSessionError: With `single_writer`, another caller has appended since the session was read.
         """
         if event.partial:
             return event
@@ -190,9 +198,12 @@ class SessionService(BaseSessionService):
             if stored is None:
                 raise SessionNotFoundError(f"Session {session.id} not found.")
             if numbers is not None and await _is_stored(record, numbers, text):
+                number = numbers.split()[-1]
                 if any(each.id == event.id for each in session.events):
                     return event
                 break  # by an earlier attempt, whose reply was lost
+            if self._single_writer and session._storage_update_marker != stored.decode():
+                raise StaleSessionError(f"Session {session.id} was changed since it was read: read it again.")
             if not is_app_written:
                 await self._write_app(session.app_name, values["app"])
                 is_app_written = True
@@ -205,6 +216,7 @@ class SessionService(BaseSessionService):
                 continue
         await super().append_event(session=session, event=event)
         session.last_update_time = event.timestamp
+        session._storage_update_marker = _encode_update(int(number), event.timestamp).decode()
         return event
 
     async def _write(
@@ -224,7 +236,7 @@ class SessionService(BaseSessionService):
         change = Change(
             equals={} if stored is None else {_SESSION: stored},
             absent=[_SESSION] if stored is None else [],
-            sets={**state, **fields, _SESSION: b"%d %s" % (count + 1, repr(float(updated_s)).encode())},
+            sets={**state, **fields, _SESSION: _encode_update(count + 1, updated_s)},
             adds=[*state, *events, _SESSION],
         )
         user = _encode_state(values["user"])
@@ -366,10 +378,15 @@ def _make_session(
     state = _decode_state(found.related)
     state |= {State.APP_PREFIX + key: value for key, value in app.items()}
     state |= {State.USER_PREFIX + key: value for key, value in user.items()}
-    updated_s = float((found.value or b"0 0").split()[1])
-    return Session(
-        app_name=app_name, user_id=user_id, id=session_id, state=state, events=events, last_update_time=updated_s
-    )
+    stored = found.value or b"0 0"
+    session = Session(app_name=app_name, user_id=user_id, id=session_id, state=state, events=events)
+    session.last_update_time = float(stored.split()[1])
+    session._storage_update_marker = stored.decode()
+    return session
+
+
+def _encode_update(count: int, updated_s: float) -> bytes:
+    return b"%d %s" % (count, repr(float(updated_s)).encode())
 
 
 async def _is_stored(record: Record, numbers: bytes, text: bytes) -> bool:

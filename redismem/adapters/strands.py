@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import os
 import re
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Self
 
 from redismem import CorruptSession, InvalidSessionId, InvalidSettings, RedismemError
@@ -19,7 +21,8 @@ with from_extra("strands", __name__):
     from strands.storage import Storage as _Storage
     from strands.types.exceptions import StorageError
 
-_DATA = b"data"
+_DATA, _VERSION = b"data", b"version"
+"""The fields of a key: its data, and random bytes that each write renews."""
 _PAGE_COUNT = 1_000
 _SLASHES = re.compile("/+")
 
@@ -48,6 +51,7 @@ class Storage(_Storage):
         key_prefix: str = "strands",
         ttl: float | None = None,
         owner: str | Callable[[str], str | None] | None = None,
+        single_writer: bool = False,
     ) -> None:
         """Make a storage. It connects on first use.
 
@@ -60,6 +64,8 @@ class Storage(_Storage):
                 removes them. If a storage serves several persons: a function that returns the owner of a key, or
                 `None`. Each call asks it, in a thread, with the key as `list` returns it. A key of another person, or
                 of nobody, is refused, and not listed.
+            single_writer: True refuses a write to a key that has changed since this storage read or wrote it, and to
+                one that it has never read unless the key is new. So make one storage for each agent, over one memory.
 
         Raises:
             InvalidRecord: `ttl` is out of range.
@@ -73,6 +79,7 @@ class Storage(_Storage):
             if url is not None:
                 raise InvalidSettings("give one of url and memory: only one of them would be used")
         self._prefix, self._ttl_s, self._owner = key_prefix, ttl, owner
+        self._seen: dict[str, bytes | None] | None = {} if single_writer else None
         self._is_own = memory is None
         self._memory = memory or Memory.connect(url)
         try:
@@ -100,12 +107,20 @@ class Storage(_Storage):
 
         Raises:
             StorageError: The key or its owner is invalid, the data is larger than 64 MiB, or Redis does not answer.
+                With `single_writer`, another one wrote the key since: the cause is a RecordConflict.
         """
         with _failing("write", key):
             await asyncio.to_thread(self._write, _normalize(key), bytes(data))
 
     def _write(self, key: str, data: bytes) -> None:
-        self._open(key).write(Change(sets={_DATA: data}))
+        version = os.urandom(8)
+        change = Change(sets={_DATA: data, _VERSION: version})
+        if self._seen is not None:
+            seen = self._seen.get(key)
+            change = replace(change, absent=[_DATA]) if seen is None else replace(change, equals={_VERSION: seen})
+        self._open(key).write(change)
+        if self._seen is not None:
+            self._seen[key] = version
 
     async def read(self, key: str) -> bytes | None:
         """Return the data of a key, `None` if there is no such key."""
@@ -115,10 +130,12 @@ class Storage(_Storage):
     def _read(self, key: str) -> bytes | None:
         record = self._open(key)
         try:
-            [data] = record.get(_DATA)
+            data, version = record.get(_DATA, _VERSION)
         except CorruptSession:  # an agent that cannot read would never write anew
             record.set_aside()
-            return None
+            data = version = None
+        if self._seen is not None:
+            self._seen[key] = version
         return data
 
     async def delete(self, key: str) -> None:
@@ -128,6 +145,8 @@ class Storage(_Storage):
 
     def _delete(self, key: str) -> None:
         self._open(key).clear()
+        if self._seen is not None:
+            self._seen.pop(key, None)
 
     async def list(self, query: str = "") -> builtins.list[str]:
         """Return the keys that begin with `query`, in order."""

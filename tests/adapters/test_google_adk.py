@@ -24,6 +24,7 @@ from support.clock import Clock
 from support.proxy import Proxy
 from support.stores import PATIENCE, Store, short_deadlines
 
+from examples.google_adk_agent import PlayedModel, answer
 from redismem import InvalidRecord, InvalidSessionId, Memory, Settings, StoreUnavailable
 from redismem.adapters.google_adk import SessionService
 from redismem.record import Record
@@ -336,3 +337,61 @@ async def test_a_state_of_any_number_of_keys_is_read_whole_as_of_one_moment(
     monkeypatch.setattr(Record, "page", page)
     (listed,) = (await service.list_sessions(**place)).sessions
     assert listed.state == {f"k{number}": 1 for number in range(7)}
+
+
+async def test_with_a_single_writer_a_stale_session_is_refused_and_a_repeated_event_is_not(
+    store: Store, namespace: str
+) -> None:
+    async with store.memory(namespace) as memory:
+        ours, others = SessionService(memory=memory, single_writer=True), SessionService(memory=memory)
+        place: Any = {"app_name": "shop", "user_id": "anna", "session_id": "s"}
+        session = await ours.create_session(**place)
+        await ours.append_event(session, make_event(1, at_s=9.0))
+        stale: Any = await ours.get_session(**place)
+        before = stale.model_copy(deep=True)
+        await ours.append_event(session, make_event(2, at_s=1.0))  # by a clock that is behind
+        with pytest.raises(ValueError, match="read it again") as refused:
+            await ours.append_event(stale, make_event(3, {"app:a": 1}))
+        assert type(refused.value).__name__ == "StaleSessionError"
+        assert stale == before
+        await ours.append_event(before, make_event(2, at_s=1.0))  # its reply was lost, so it is sent again
+        await ours.append_event(before, make_event(4))
+        await others.append_event(stale, make_event(5))  # without the option, what others appended stays
+        read = await ours.get_session(**place)
+        assert read is not None
+        assert [event.id for event in read.events] == ["id-1", "id-2", "id-4", "id-5"]
+        assert read.state == {}
+
+
+async def test_with_a_single_writer_one_of_two_runs_at_once_asks_no_model(
+    redis_server: Any, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    real = PlayedModel.generate_content_async
+
+    async def ask(model: Any, request: Any, *_: Any, **__: Any) -> Any:
+        asked.append(request.contents[-1].parts[0].text)
+        async for response in real(model, request):
+            yield response
+
+    monkeypatch.setattr(PlayedModel, "generate_content_async", ask)
+    together = asyncio.Barrier(2)
+
+    class Slow(SessionService):
+        async def get_session(self, **place: Any) -> Any:
+            session = await super().get_session(**place)
+            await together.wait()  # both have read before one of them writes
+            return session
+
+    async with (
+        Memory.connect(redis_server.url, namespace=namespace) as memory,
+        Memory.connect(redis_server.url, namespace=namespace) as other,
+    ):
+        services = [Slow(memory=each, single_writer=True) for each in (memory, other)]
+        await SessionService(memory=memory).create_session(app_name="weather", user_id="anna", session_id="s")
+        for round_number in range(10):
+            questions = [f"question {round_number} of {name}" for name in "ab"]
+            both = [answer(*each) for each in zip(services, ["anna"] * 2, ["s"] * 2, questions, strict=True)]
+            results = await asyncio.gather(*both, return_exceptions=True)
+            assert sorted(type(each).__name__ for each in results) == ["StaleSessionError", "str"]
+    assert len(asked) == 10

@@ -24,7 +24,7 @@ from support.redis_server import RedisServer
 from support.stores import PATIENCE, short_deadlines
 
 from examples.strands_agent import PlayedModel, look_up_weather
-from redismem import InvalidRecord, InvalidSessionId, InvalidSettings, Settings
+from redismem import InvalidRecord, InvalidSessionId, InvalidSettings, RecordConflict, Settings
 from redismem import Memory as AsyncMemory
 from redismem.adapters.strands import Storage
 from redismem.blocking import Memory
@@ -130,6 +130,37 @@ def test_agents_in_threads_share_a_storage_though_strands_gives_each_call_a_loop
     for thread in threads:
         thread.join()
     assert errors == []
+
+
+async def test_with_a_single_writer_a_stale_agent_is_refused_instead_of_overwriting(memory: Memory) -> None:
+    def open_agent() -> Any:
+        storage = Storage(memory=memory, single_writer=True)
+        manager = SnapshotSessionManager("anna", storage=storage)
+        return Agent(PlayedModel(), session_manager=manager, callback_handler=None, agent_id="a")
+
+    for _ in range(2):  # begins the session, then goes on with it
+        first, second = open_agent(), open_agent()
+        await first.invoke_async("Oslo?")
+        with pytest.raises(StorageError) as refused:
+            await second.invoke_async("Rome?")
+        assert isinstance(refused.value.__cause__, RecordConflict)
+        await first.invoke_async("Lima?")
+    assert [text for text in texts(open_agent()) if text.endswith("?")] == ["Oslo?", "Lima?"] * 2
+    ours, other = Storage(memory=memory, single_writer=True), Storage(memory=memory)
+    await ours.write("notes", b"1")
+    await other.write("notes", b"2")  # without the option, the last one wins
+    assert await outcome(ours, "write", "notes", b"3") is StorageError
+    assert await ours.read("notes") == b"2"
+    await ours.write("notes", b"3")
+    await other.delete("notes")
+    assert await outcome(ours, "write", "notes", b"4") is StorageError
+    await ours.delete("notes")
+    await ours.write("notes", b"5")
+    assert await other.read("notes") == b"5"
+
+
+def texts(agent: Any) -> list[str]:
+    return [block["text"] for message in agent.messages for block in message["content"] if "text" in block]
 
 
 async def test_an_outage_is_a_storage_error_and_no_missing_key(proxy: Proxy, namespace: str) -> None:
