@@ -41,6 +41,7 @@ class Feed:
         self._read_once: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._grown_s = monotonic()
         self._task = asyncio.get_running_loop().create_task(self._keep())
+        self._task.add_done_callback(self._note_end)
 
     async def opened(self) -> None:
         """Wait for the first read. Raises the errors of a read."""
@@ -65,8 +66,8 @@ class Feed:
         """Follow the session no longer."""
         self._task.cancel()
         self._subscriptions.remove(self.keys.live, self)
-        if self.log is not None:
-            self.log.end()
+        self.field = None
+        self._leave_log()
 
     def on_message(self, payload: bytes) -> None:
         """Take a push: generation and offset, a line feed, and what was added to the log."""
@@ -108,6 +109,18 @@ class Feed:
                     log.warning("session %s: its turn cannot be followed now: %s", session, error.text, extra=extra)
                 is_well = False
             await self._pause()
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        """Let nobody wait for a feed that has ended."""
+        failure = None if task.cancelled() else task.exception()
+        if not self._read_once.done():
+            self._read_once.set_exception(failure or RuntimeError("this memory is closed"))
+            self._read_once.exception()  # nobody may wait for it any more
+        if failure is not None:
+            kind, session = type(failure).__name__, session_hash(self.keys.session_id)
+            log.error("session %s: its feed ended: %s", session, kind, extra=facts(op="read_turn", error=kind))
+        self.field = None
+        self._leave_log()
 
     async def _pause(self) -> None:
         is_pushed = self._subscriptions.is_on(self.keys.live)

@@ -114,7 +114,7 @@ class Turn:
             writing.tell_all()
             return
         self._live.writer.wake(writing)
-        while writing.is_too_far_ahead:
+        while writing.is_too_far_ahead and not self.is_lost:
             settled = writing.settled
             await settled.wait()
 
@@ -127,9 +127,7 @@ class Turn:
         """
         self._check_running()
         check_options("append", changes, StateChanges)
-        receipt = await self._uncut(self._append(messages, changes, None))
-        self._writing.said.clear()
-        return receipt
+        return await self._uncut(self._append(messages, changes, None))
 
     def finish(self, **changes: Unpack[StateChanges]) -> None:
         """Change the state together with the end of the turn, all or nothing.
@@ -147,7 +145,7 @@ class Turn:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._is_exiting = True
-        is_swallowed = await self._take_back_cancel(kind)
+        is_swallowed, cancelled = await self._take_back_cancel(kind)
         if self._keeping is not None:
             self._keeping.cancel()
         outcome, reason = self._judge(kind)
@@ -156,6 +154,8 @@ class Turn:
         finally:
             self._writing.log.end()
             self._live.end(self._writing)
+        if cancelled is not None:
+            raise cancelled
         return is_swallowed
 
     def _judge(self, kind: type[BaseException] | None) -> tuple[Outcome, str]:
@@ -167,19 +167,18 @@ class Turn:
             return "stopped", CLOSED if kind is GeneratorExit else CANCELLED
         return "failed", kind.__name__
 
-    async def _take_back_cancel(self, kind: type[BaseException] | None) -> bool:
-        """Take back the cancellation by a stop, and return True if it is what ends the block."""
+    async def _take_back_cancel(self, kind: type[BaseException] | None) -> tuple[bool, asyncio.CancelledError | None]:
+        """Take back the cancellation by a stop. Return True if it ended the block, and any other that came."""
         if not self._is_cancelled or self._task is None:
-            return False
-        left_count = self._task.uncancel()
-        if kind is None or not issubclass(kind, asyncio.CancelledError):
-            try:
-                await asyncio.sleep(0)  # the cancellation may still be to come
-            except asyncio.CancelledError:
-                if left_count > self._cancelling_before:
-                    raise
-            return False
-        return left_count <= self._cancelling_before
+            return False, None
+        is_alone = self._task.uncancel() <= self._cancelling_before
+        if kind is not None and issubclass(kind, asyncio.CancelledError):
+            return is_alone, None
+        try:
+            await asyncio.sleep(0)  # the cancellation may still be to come
+        except asyncio.CancelledError as cancelled:
+            return False, None if is_alone else cancelled
+        return False, None
 
     async def _end(self, outcome: Outcome, reason: str) -> None:
         text = "".join(self._writing.said)
@@ -209,22 +208,23 @@ class Turn:
         writing, number = self._writing, self._appends_count + 1
         if writing.is_local:
             receipt = await self._append_local(messages, changes, number)
-            log_bytes = len(writing.content)
+            offset = log_bytes = len(writing.content)
+            said_count = len(writing.said)
         else:
-            receipt, log_bytes = await self._append_in_turn(messages, changes, number, end)
+            said_count, receipt, offset, log_bytes = await self._append_in_turn(messages, changes, number, end)
         self._appends_count = number
+        del writing.said[:said_count]
         lines = message_line(receipt.first_seq, receipt.last_seq) if messages else b""
         if end is not None:
             lines += end_line(end.outcome, end.reason, receipt.last_seq if end.has_reply else None, end.usage)
-        writing.add_lines(lines, log_bytes)
+        writing.add_lines(lines, offset, log_bytes)
+        self._live.writer.wake(writing)
         return receipt
 
     async def _append_in_turn(
         self, messages: Sequence[Message | Shape], changes: StateChanges, number: int, end: TurnEnd | None
-    ) -> tuple[Receipt, int]:
+    ) -> tuple[int, Receipt, int, int]:
         writing, store = self._writing, self._host.store
-        call = append_turn(self._host.calls, writing.field, messages, changes, offset=0, number=number, end=end)
-        del call  # refuses what cannot be stored before it waits
         clock = asyncio.get_running_loop().time
         until_s = clock() + 2 * store.settings.live_lease_s
         while True:
@@ -232,12 +232,12 @@ class Turn:
             if self.is_lost:
                 raise refusals.lost(self._host.id)
             if not writing.unacknowledged_bytes:
-                offset, calls = len(writing.content), self._host.calls
+                offset, said_count, calls = len(writing.content), len(writing.said), self._host.calls
                 call = append_turn(calls, writing.field, messages, changes, offset=offset, number=number, end=end)
                 writing.is_held = True
                 try:
                     appended = await store.run(call, quarantine=True)
-                    return appended.receipt, appended.log_bytes
+                    return said_count, appended.receipt, offset, appended.log_bytes
                 except StoreUnavailable:
                     if clock() >= until_s:
                         raise

@@ -70,8 +70,10 @@ class Writer:
             self.wake(writing)
 
     async def flush(self, writing: Writing) -> None:
-        """Wait until Redis has everything that the turn has said, or a write fails."""
-        while writing.is_in_flight or (writing.unacknowledged_bytes > 0 and not writing.is_away):
+        """Wait until Redis has everything that the turn has said, a write fails, or the turn is lost."""
+        while writing in self._sent_s and (
+            writing.is_in_flight or (writing.unacknowledged_bytes > 0 and not writing.is_away)
+        ):
             settled = writing.settled
             self.wake(writing)
             await settled.wait()
@@ -116,7 +118,7 @@ class Writer:
             for writing, reply in zip(batch, replies, strict=True):
                 writing.is_in_flight = False
                 writing.acknowledge(reply)
-        except RedismemError as error:
+        except Exception as error:  # a defect must not silence the turns
             is_away = True
             self._note_failure(batch, error)
         finally:
@@ -129,11 +131,13 @@ class Writer:
             self.wake(writing)
         self._start(group)
 
-    def _note_failure(self, batch: list[Writing], error: RedismemError) -> None:
+    def _note_failure(self, batch: list[Writing], error: Exception) -> None:
         if not all(writing.is_away for writing in batch):
-            kind = type(error).__name__
+            kind, is_known = type(error).__name__, isinstance(error, RedismemError)
             extra = facts(op="write_turns", error=kind, namespace=self._store.keys.namespace)
-            log.warning("Redis does not take the events of %d running turns: %s", len(batch), error.text, extra=extra)
+            text, level = "Redis does not take the events of %d running turns: %s", logging.WARNING
+            reason = error.text if isinstance(error, RedismemError) else kind
+            log.log(level if is_known else logging.ERROR, text, len(batch), reason, extra=extra)
         for writing in batch:
             writing.is_in_flight = False
             writing.needs_beat = True

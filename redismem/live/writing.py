@@ -143,11 +143,14 @@ class Writing:
         self._tell(len(self.content))
         self._settle()
 
-    def add_lines(self, lines: bytes, log_bytes: int) -> None:
-        """Add the lines that an append has put into the log, which then has so many bytes."""
-        self.content += lines
-        self.acknowledged = min(log_bytes, len(self.content))
-        self._tell(len(self.content))
+    def add_lines(self, lines: bytes, offset: int, log_bytes: int) -> None:
+        """Add the lines that an append has put into the log at this offset; the log then has so many bytes.
+
+        What was said during the append follows them.
+        """
+        self.content[offset:offset] = lines
+        self.acknowledged = min(log_bytes, offset + len(lines))
+        self._tell(offset + len(lines))
 
     def _tell(self, until: int) -> None:
         told = len(self.log.content)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 import pytest
 from support.checks import until
 from support.conversations import contents, user_message
+from support.told import ASK, answer, answer_later, events_of, has_waiting, text_of
 
 from redismem import (
     Conflict,
@@ -17,42 +17,12 @@ from redismem import (
     InvalidMessage,
     Memory,
     Session,
-    SessionNotFound,
     Settings,
     TooLarge,
     TurnBusy,
     TurnKnown,
     TurnLost,
 )
-
-ASK = user_message("What is the capital of France?")
-
-
-@pytest.fixture
-async def other(redis_server: Any, namespace: str) -> AsyncIterator[Session]:
-    """The session of the test, as another process would have it: over a connection of its own."""
-    async with Memory.connect(redis_server.url, namespace=namespace) as memory:
-        yield memory.session("user-42")
-
-
-@pytest.fixture
-async def own(redis_server: Any, namespace: str) -> AsyncIterator[Session]:
-    async with Memory.connect(redis_server.url, namespace=namespace) as memory:
-        yield memory.session("user-42")
-
-
-async def events_of(session: Session, **where: Any) -> list[dict[str, Any]]:
-    return [event async for _, event in session.follow(**where)]
-
-
-def text_of(events: list[dict[str, Any]]) -> str:
-    return "".join(event["delta"] for event in events if event["type"] == "text")
-
-
-async def answer(session: Session, id: str, *pieces: str, question: Any = ASK) -> None:
-    async with session.turn(question, id=id) as turn:
-        for piece in pieces:
-            await turn.write(piece)
 
 
 async def test_a_turn_stores_its_question_and_its_reply(own: Session, other: Session) -> None:
@@ -77,39 +47,6 @@ async def test_a_turn_stores_its_question_and_its_reply(own: Session, other: Ses
     assert events[0] == {"type": "message", "first_seq": 1, "last_seq": 1}
     assert text_of(events) == "Paris"
     assert events[-1] == {"type": "end", "outcome": "done", "reason": "", "seq": 2, "usage": {"output_tokens": 2}}
-
-
-async def test_another_process_follows_each_event_once_and_resumes(own: Session, other: Session) -> None:
-    started, ids = asyncio.Event(), []
-
-    async def listen(session: Session) -> list[dict[str, Any]]:
-        heard = []
-        async for event_id, event in session.follow():
-            started.set()
-            ids.append(event_id)
-            heard.append(event)
-        return heard
-
-    async with own.turn(ASK, id="t1") as turn:
-        far, near = asyncio.create_task(listen(other)), asyncio.create_task(listen(own))
-        await started.wait()
-        for number in range(200):
-            await turn.write(f"{number} ")
-            if number % 7 == 0:
-                await asyncio.sleep(0)
-        await turn.write({"type": "reasoning", "delta": "hm"})
-        await turn.write({"type": "tool_call", "id": "c1", "name": "look", "delta": "{}"})
-    whole = "".join(f"{number} " for number in range(200))
-    for heard in (await far, await near):
-        assert text_of(heard) == whole
-        assert [event["type"] for event in heard if event["type"] != "text"] == [
-            "message", "reasoning", "tool_call", "message", "end",
-        ]  # fmt: skip
-    every = [(event_id, event) async for event_id, event in other.follow(turn="t1")]
-    assert text_of([event for _, event in every]) == whole
-    for at in (0, len(every) // 2, len(every) - 1):
-        rest = [(event_id, event) async for event_id, event in other.follow(after=every[at][0])]
-        assert rest == every[at + 1 :]
 
 
 async def test_while_a_turn_runs_no_other_begins(own: Session, other: Session) -> None:
@@ -144,12 +81,6 @@ async def test_turns_wait_in_order_of_arrival(own: Session, other: Session) -> N
     assert contents((await own.read()).messages)[1:] == ["w0", "re w0", "w1", "re w1", "w2", "re w2"]
 
 
-async def has_waiting(session: Session, count: int) -> bool:
-    store = session._store
-    (reply,) = await store.transport.run([("GET", store.keys.session(session.id).waiters)], 5)
-    return bool(reply) and reply.count(b",") + 1 == count
-
-
 async def test_too_many_turns_do_not_wait(redis_server: Any, namespace: str) -> None:
     settings = Settings(max_waiting_turns=1)
     async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
@@ -160,11 +91,6 @@ async def test_too_many_turns_do_not_wait(redis_server: Any, namespace: str) -> 
             with pytest.raises(TurnBusy, match="max_waiting_turns"):
                 await asyncio.create_task(answer_later(session, "t3"))
         await waiting
-
-
-async def answer_later(session: Session, id: str = "t2") -> None:
-    async with session.turn(user_message("second"), id=id, when_busy="wait") as turn:
-        await turn.write("re second")
 
 
 @pytest.mark.parametrize("where", ["here", "there"])
@@ -266,6 +192,23 @@ async def test_messages_of_a_turn_are_stored_at_once_and_replace_the_text(own: S
     ]  # fmt: skip
 
 
+async def test_what_is_said_during_an_append_follows_it(own: Session, other: Session) -> None:
+    async with own.turn(ASK, id="t1") as turn:
+        await turn.write("dropped")
+        appending = asyncio.create_task(turn.append({"role": "assistant", "content": "whole"}))
+        for number in range(50):
+            await turn.write(f"{number} ")
+            await turn.write({"type": "data", "name": "n", "data": number})
+            await asyncio.sleep(0)
+        await appending
+        await turn.write("end")
+    events = await events_of(other, turn="t1")
+    at = [number for number, event in enumerate(events) if event["type"] == "message"]
+    assert [event["data"] for event in events if event["type"] == "data"] == list(range(50))
+    assert contents((await other.read()).messages)[1:] == ["whole", text_of(events[at[1] :])]
+    assert text_of(events) == "dropped" + "".join(f"{number} " for number in range(50)) + "end"
+
+
 async def test_a_cleared_session_ends_its_turn_as_lost(own: Session, other: Session) -> None:
     async def run() -> None:
         async with own.turn(ASK, id="t1") as turn:
@@ -337,53 +280,3 @@ async def test_the_options_of_an_append_count_for_the_question(own: Session) -> 
             own.turn(ASK, id=wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidMessage):
         own.turn(id="t3")
-
-
-async def test_who_follows_nothing_is_told_nothing(own: Session, other: Session) -> None:
-    assert await events_of(own) == []
-    await answer(own, "t1", "Paris")
-    assert await events_of(other) == []
-    with pytest.raises(SessionNotFound):
-        await events_of(own, turn="unknown")
-    with pytest.raises(ValueError, match="event"):
-        await events_of(own, after="nonsense")
-
-
-async def test_a_turn_whose_log_is_gone_is_told_from_its_reply(own: Session, other: Session) -> None:
-    await answer(own, "t1", "Par", "is")
-    (event_id, _), *_ = [each async for each in other.follow(turn="t1")]
-    store = own._store
-    await store.transport.run([("DEL", store.keys.session(own.id).live)], 5)
-    for events in (await events_of(other, turn="t1"), (await events_of(other, after=event_id))[1:]):
-        assert text_of(events) == "Paris"
-        assert (events[-1]["type"], events[-1]["outcome"], events[-1]["seq"]) == ("end", "done", 2)
-    await answer(own, "t2", "more", question=user_message("and?"))
-    assert text_of(await events_of(other, turn="t1")) == "Paris"
-    assert await events_of(other, after=event_id) == [{"type": "reset"}]
-
-
-async def test_a_dead_turn_is_ended_by_who_follows_or_begins(redis_server: Any, namespace: str) -> None:
-    settings = Settings(live_lease_s=0.3)
-    async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
-        session = memory.session("user-42")
-        turn = session.turn(ASK, id="t1")
-        await turn.__aenter__()
-        await turn.write("Par")
-        await until(partial(has_heard, session))
-        turn._live.end(turn._writing)  # its process says nothing more
-        async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as watching:
-            follower = watching.session("user-42")
-            events = await asyncio.wait_for(events_of(follower), 20)
-        assert text_of(events) == "Par"
-        assert (events[-1]["outcome"], events[-1]["reason"]) == ("lost", "lost")
-        reply = (await session.read()).messages[-1]
-        assert (reply.content, reply.metadata) == ("Par", {"incomplete": "lost"})
-        with pytest.raises(TurnLost):
-            await turn.__aexit__(None, None, None)
-        assert len((await session.read()).messages) == 2
-
-
-async def has_heard(session: Session) -> bool:
-    store = session._store
-    (log,) = await store.transport.run([("GET", store.keys.session(session.id).live)], 5)
-    return bool(log) and b"Par" in log
