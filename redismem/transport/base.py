@@ -133,7 +133,10 @@ class ChannelNodes(Protocol):
         """
 
     def note_channel_trouble(self, trouble: ServerError | ConnectionLost, place: str) -> None:
-        """Note that the node at this place refused a channel, or lost the connection of its channels."""
+        """Note that the node at this place refused a channel, or lost the connection of its channels.
+
+        A bare MOVED means that the node gave the channel's slot away without naming the new owner.
+        """
 
 
 def reason_of(failure: BaseException) -> str:

@@ -232,13 +232,15 @@ class Cluster:
         return [self._nodes.address(place) if place else None for place in places]
 
     def note_channel_trouble(self, trouble: ServerError | ConnectionLost, place: str) -> None:
-        """Follow a redirection, or look for the new owners of the slots of a node that fails."""
+        """Follow a redirection, or look for the new owners of the slots of a node that fails or gave some away."""
         if isinstance(trouble, ConnectionLost):
             self._nodes.note_lost(trouble, place)
             return
         target = parse_redirection(trouble, place)
         if target is not None and not target.is_ask and self._nodes.topology is not None:
             self._nodes.topology.move(target.slot, target.place)
+        if target is None and trouble.word == "MOVED":  # the other nodes may not know the new owner yet
+            self._nodes.start_refresh(self._reply_timeout_s)
         with contextlib.suppress(ConnectionLost):
             self._nodes.note_refusal(trouble, place)
 

@@ -36,7 +36,11 @@ class Keeper:
         """The connection to each node, by place."""
         self._pauses: dict[str, Pauses] = {}
         """The pauses of each node that was in trouble, by place; "" for an unknown node."""
+        self._refused: set[bytes] = set()
+        """The channels that the server refused for a lasting reason, such as NOPERM."""
         self._refused_until = 0.0
+        """The time before which no channel is asked for, because the server has refused all so far."""
+        self._may_subscribe = False
         self._connecting: set[asyncio.Task[None]] = set()
         self._placing: asyncio.Task[None] | None = None
         self._awake = asyncio.Event()
@@ -80,6 +84,7 @@ class Keeper:
         if not channel.listeners:
             del self._channels[name]
             self._waiting.pop(channel, None)
+            self._refused.discard(name)
             if channel.link is not None:
                 channel.link.unsubscribe([name])
 
@@ -176,8 +181,9 @@ class Keeper:
         """Tell the listeners: those that wait in `add`, and those that may have missed messages."""
         channel = self._channels.get(name)
         if channel is not None and channel.link is link:
-            if self._refused_until:
-                self._refused_until = 0.0
+            self._may_subscribe, self._refused_until = True, 0.0
+            self._refused.discard(name)
+            if not self._refused:
                 self._on_refusal("")
             channel.confirm()
 
@@ -194,16 +200,23 @@ class Keeper:
         if refused.word in TRANSIENT_WORDS:
             until = self._pauses.setdefault(link.place, Pauses()).begin(now)
         else:
-            until = self._refused_until = now + _REFUSED_S
+            until = now + _REFUSED_S
+            self._refused.add(name)
+            if not self._may_subscribe:
+                self._refused_until = until
             is_unknown = refused.word == "ERR" and resp.is_command_refused(refused)
             self._on_refusal("unknown command" if is_unknown else refused.word)
         channel.fail()
         self._wait(channel, until)
 
     def on_moved(self, link: Link, name: bytes) -> None:
-        """Subscribe again: the node that gave the slot away answers with the place of its new owner."""
+        """Subscribe again: the node that gave the slot away answers with the place of its new owner.
+
+        If it has become a replica of the new owner, it subscribes the link. Then the next check moves the channel.
+        """
         channel = self._channels.get(name)
         if channel is not None and channel.link is link:
+            self._nodes.note_channel_trouble(ServerError("MOVED", "MOVED"), link.place)
             self._wait(channel, self._loop.time())
 
     def on_lost(self, link: Link) -> None:
