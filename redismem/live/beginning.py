@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from redismem.context.context import Context
 from redismem.context.results import Receipt
-from redismem.errors import StoreUnavailable, TurnBusy, TurnKnown
+from redismem.errors import RedismemError, StoreUnavailable, TurnBusy, TurnKnown, Unconfirmed
 from redismem.live.ending import end_if_dead
 from redismem.live.events import END
 from redismem.live.live import Live, live_of
@@ -17,8 +18,8 @@ from redismem.messages.message import Message
 from redismem.protocol import turn_refusals as refusals
 from redismem.protocol.call import Call
 from redismem.protocol.ids import nonce
-from redismem.protocol.live.calls import Begun, begin_turn, stop_turn
-from redismem.protocol.live.turns import TurnField, TurnRecord, new_holder, turn_name
+from redismem.protocol.live.calls import Begun, TurnEnd, append_turn, begin_turn, stop_turn
+from redismem.protocol.live.turns import TurnField, TurnRecord, message_line, new_holder, question_id, turn_name
 from redismem.protocol.session.append import AppendOptions, TurnOptions
 from redismem.protocol.session.calls import SessionCalls
 from redismem.store.store import Store
@@ -138,16 +139,34 @@ class Beginning:
             begun[:] = [decode(*answers)]
             return begun[0].context
 
-        context = await self.run(replace(cast(Call[Any], call), decode=keep))
+        try:
+            context = await self.run(replace(cast(Call[Any], call), decode=keep))
+        except Unconfirmed:
+            if begun:
+                await self._end_unconfirmed(begun[0])
+            raise
         (got,) = begun
         assert context.receipt is not None
-        again, receipt = self._again, context.receipt
-        seqs = (again.first_seq, again.last_seq) if again is not None else (receipt.first_seq, receipt.last_seq)
-        return BegunTurn(context, got.turn, seqs, got.kept_ms / 1000)
+        return BegunTurn(context, got.turn, self._seqs(context.receipt), got.kept_ms / 1000)
+
+    def _seqs(self, receipt: Receipt) -> tuple[int, int]:
+        """Return the first and last seq of the question."""
+        question = receipt if self._again is None else self._again
+        return question.first_seq, question.last_seq
+
+    async def _end_unconfirmed(self, begun: Begun) -> None:
+        """End a turn that too few replicas have, so that it can begin again under its id."""
+        end = TurnEnd("failed", Unconfirmed.__name__, None, has_reply=False)
+        assert begun.receipt is not None
+        offset = len(message_line(*self._seqs(begun.receipt)))
+        call = append_turn(self.host.calls, begun.turn, [], {}, offset=offset, number=1, end=end)
+        call.confirm = 0
+        with contextlib.suppress(RedismemError):  # or else its lease ends
+            await self.host.store.run(call)
 
     async def _begin_local(self) -> BegunTurn:
         """Begin a turn of this process alone: the fallback takes the question."""
-        options: AppendOptions = {"id": f"turn:{self.turn_id}", **self.options}
+        options: AppendOptions = {"id": question_id(self.turn_id), **self.options}
         context = await self.run_local(options)
         assert context.receipt is not None
         seqs = context.receipt.first_seq, context.receipt.last_seq

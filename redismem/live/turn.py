@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack
 
 from redismem.context.context import Context
 from redismem.context.results import Receipt
-from redismem.errors import RedismemError, StoreUnavailable, TurnLost
+from redismem.errors import ModelFailed, RedismemError, StoreUnavailable, TurnLost, Unconfirmed
 from redismem.live.beginning import Beginning
 from redismem.live.live import live_of
 from redismem.live.writing import Writing
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.protocol import turn_refusals as refusals
-from redismem.protocol.live.calls import TurnEnd, append_turn
+from redismem.protocol.call import Call
+from redismem.protocol.live.calls import Appended, TurnEnd, append_turn
 from redismem.protocol.live.turns import end_line, message_line
 from redismem.protocol.session.state import StateChanges, check_options
 
@@ -27,7 +29,7 @@ Outcome = Literal["", "done", "stopped", "failed", "lost"]
 
 _PAUSE_S = 0.1
 _ACTIVE_S = 60.0
-CANCELLED, CLOSED = "cancelled", "closed"
+CANCELLED, CLOSED, MODEL_FAILED = "cancelled", "closed", "the model failed"
 
 
 class Turn:
@@ -42,6 +44,7 @@ class Turn:
 
     Raises on entry: see `Session.turn`. Raises at the end of the block:
         TurnLost: Another process has ended the turn, or the session is gone. Nothing more was stored.
+        Unconfirmed: The turn has ended, but too few replicas have it.
         StoreUnavailable: Redis was away for two leases. What was said may be stored later, as a turn that is lost.
         RedismemError: The reply was refused, as by `append`. The turn has failed, without a reply.
     """
@@ -50,6 +53,8 @@ class Turn:
         self._beginning = beginning
         self._host = beginning.host
         self.id = beginning.turn_id
+        self.metadata: Mapping[str, Any] = {}
+        """What the metadata of the reply contains, beside `incomplete`."""
         self.usage: Mapping[str, Any] | None = None
         """The tokens as the model counts them, as JSON. They become part of the last event."""
         self.outcome: Outcome = ""
@@ -59,6 +64,7 @@ class Turn:
         self.reply_seq = 0
         """The seq of the reply, once the block has ended; 0 without a reply."""
         self._changes: StateChanges = {}
+        self._unconfirmed: Unconfirmed | None = None
         self._appends_count = 0
         self._is_exiting = self._is_cancelled = False
         self.is_lost = False
@@ -127,7 +133,9 @@ class Turn:
         """
         self._check_running()
         check_options("append", changes, StateChanges)
-        return await self._uncut(self._append(messages, changes, None))
+        receipt = await self._uncut(self._append(messages, changes, None))
+        self._raise_unconfirmed()
+        return receipt
 
     def finish(self, **changes: Unpack[StateChanges]) -> None:
         """Change the state together with the end of the turn, all or nothing.
@@ -165,7 +173,7 @@ class Turn:
             return "done", ""
         if issubclass(kind, asyncio.CancelledError | GeneratorExit):
             return "stopped", CLOSED if kind is GeneratorExit else CANCELLED
-        return "failed", kind.__name__
+        return "failed", MODEL_FAILED if issubclass(kind, ModelFailed) else kind.__name__
 
     async def _take_back_cancel(self, kind: type[BaseException] | None) -> tuple[bool, asyncio.CancelledError | None]:
         """Take back the cancellation by a stop. Return True if it ended the block, and any other that came."""
@@ -185,7 +193,7 @@ class Turn:
         if self.is_lost:
             self._fail("lost", "lost")
             raise refusals.lost(self._host.id)
-        metadata = {} if outcome == "done" else {"incomplete": reason}
+        metadata = {**self.metadata, **({} if outcome == "done" else {"incomplete": reason})}
         reply = [Message("assistant", text, metadata=metadata)] if text else []
         end = TurnEnd(outcome, reason, self.usage, bool(reply))
         try:
@@ -199,6 +207,7 @@ class Turn:
             raise
         self.outcome, self.reason = outcome, reason
         self.reply_seq = receipt.last_seq if reply else 0
+        self._raise_unconfirmed()
 
     def _fail(self, outcome: Outcome, reason: str) -> None:
         self.outcome, self.reason = outcome, reason
@@ -236,7 +245,7 @@ class Turn:
                 call = append_turn(calls, writing.field, messages, changes, offset=offset, number=number, end=end)
                 writing.is_held = True
                 try:
-                    appended = await store.run(call, quarantine=True)
+                    appended = await self._run(call)
                     return said_count, appended.receipt, offset, appended.log_bytes
                 except StoreUnavailable:
                     if clock() >= until_s:
@@ -248,11 +257,27 @@ class Turn:
                 raise StoreUnavailable(text, self._host.id, "TimeoutError", may_be_done=True)
             await asyncio.sleep(_PAUSE_S)
 
+    async def _run(self, call: Call[Appended]) -> Appended:
+        """Run an append. If too few replicas have it, keep the error for later: it is made."""
+        made: list[Appended] = []
+
+        def keep(*answers: Any) -> Appended:
+            made[:] = [call.decode(*answers)]
+            return made[0]
+
+        try:
+            return await self._host.store.run(replace(call, decode=keep), quarantine=True)
+        except Unconfirmed as error:
+            if not made:
+                raise
+            self._unconfirmed = error
+            return made[0]
+
     async def _append_local(self, messages: Sequence[Message | Shape], changes: StateChanges, number: int) -> Receipt:
         """Append while Redis is down: the fallback takes the messages, and replays them later."""
         id = f"{self.generation}:{number}"
         if messages:
-            return await self._host.append(*messages, id=id, **changes)
+            return await self._host.append(*messages, id=id, confirm=0, **changes)
         if changes:
             await self._host.store.run(self._host.calls.update(id, **changes))
         return Receipt(0, 0, 0, created=False, duplicate=False, degraded=True)
@@ -278,6 +303,11 @@ class Turn:
                 await self._host.touch()
                 self._writing.needs_beat = True
                 self._live.writer.wake(self._writing)
+
+    def _raise_unconfirmed(self) -> None:
+        error, self._unconfirmed = self._unconfirmed, None
+        if error is not None:
+            raise error
 
     def _check_running(self) -> None:
         if self._is_exiting:

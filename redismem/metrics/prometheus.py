@@ -57,6 +57,8 @@ _TEXTS = {
     "redismem_finding": "1 for the verdict of each question of redismem doctor: ok, warn or fail; else 0",
     "redismem_calls_in_flight": "Calls of this process to Redis without a reply yet",
     "redismem_streams": "Open streams of this server: events, and answers of the chat",
+    "redismem_answers": "Turns in progress that this server answers, with or without listeners",
+    "redismem_turns": "Turns that this server has answered, by outcome: done, stopped, failed, lost",
     "redismem_http_request_seconds": "Seconds from a request to the start of its response",
 }
 _NO_FINDINGS: Mapping[str, Sequence[Finding]] = {}

@@ -11,7 +11,20 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
-from redismem.web.api import about, appends, chat, contexts, edits, operations, projects, schemas, sessions
+from redismem.web.api import (
+    about,
+    appends,
+    chat,
+    clients,
+    contexts,
+    edits,
+    operations,
+    projects,
+    responses,
+    schemas,
+    sessions,
+    turns,
+)
 from redismem.web.edge import Edge
 from redismem.web.http.problems import ANSWERED, CODES, MEDIA_TYPE, Problem, to_problem
 from redismem.web.service import Service
@@ -62,7 +75,7 @@ def create_app(service: Service) -> Edge:
     )
     app.state.service = service
     # Not `include_router`, which would analyse each route once more, at the first request.
-    for part in (sessions, contexts, edits, operations, about, chat, projects):
+    for part in (sessions, turns, contexts, edits, operations, about, chat, clients, responses, projects):
         app.router.routes += part.router.routes
     app.openapi = lambda: _openapi_document(app)  # type: ignore[method-assign]
     return Edge(service, app, app.openapi)

@@ -40,8 +40,8 @@ _ONCE = frozenset(
     (b"authorization", b"content-length", b"host", b"idempotency-key", b"if-match", b"last-event-id", b"origin")
 )
 _OWN_HOSTS = frozenset(["localhost", "127.0.0.1", "::1"])
-_ALLOWED = b"authorization, content-type, idempotency-key, if-match, last-event-id"
-_EXPOSED = b"etag, location, retry-after"
+_ALLOWED = b"authorization, content-type, idempotency-key, if-match, last-event-id, prefer"
+_EXPOSED = b"etag, location, retry-after, turn-id"
 
 
 class Gone(Exception):

@@ -19,7 +19,7 @@ class StreamKind(StrEnum):
     EVENTS = "event streams"
     CHAT = "chat streams"
     ANSWER = "answers in progress"
-    """An answer has a place of its own, because it continues for a while after its last listener has left."""
+    """An answer has a place of its own, because it continues after its last listener has left."""
     SESSION = "sessions"
     """A session of an MCP client. It mostly waits, so there are ten times as many places."""
 
@@ -53,6 +53,11 @@ class OpenStreams:
     def streams_count(self) -> int:
         """The number of open streams."""
         return len(self._places[StreamKind.EVENTS]) + len(self._places[StreamKind.CHAT])
+
+    @property
+    def answers_count(self) -> int:
+        """The number of answers in progress."""
+        return len(self._places[StreamKind.ANSWER])
 
     def take(self, caller: Caller, kind: StreamKind, access: Access) -> OpenStream:
         """Take a place, which the caller must leave. A single key has nobody to share with.

@@ -15,7 +15,7 @@ from redismem.memory.memory import Memory
 from redismem.project.project import Project
 from redismem.session.session import Session
 from redismem.web.access import Access, Caller
-from redismem.web.chat.chat import Chat
+from redismem.web.chat.chat import Begun, Chat, Question
 from redismem.web.http.problems import Problem
 from redismem.web.metrics.load import Load
 from redismem.web.metrics.prometheus import Meters
@@ -131,6 +131,15 @@ class Service:
         project.hidden_properties = self.hidden_params
         return project
 
+    def background(self, memory: Memory, name: str | None) -> Project | None:
+        """Return the project that a message names, or else that of the chat; `None` if there is none.
+
+        Raises:
+            InvalidItem: No project can have this name.
+        """
+        name = name or self.chat.project
+        return None if name is None else self.project(memory, name)
+
     async def take_rate(self, caller: Caller) -> None:
         """Count a request against the rate of the caller's key.
 
@@ -147,6 +156,20 @@ class Service:
             )
             if wait_ms:
                 raise Problem("too_many_requests", retry_after_s=wait_ms / 1000)
+
+    async def answer(self, caller: Caller, session: Session, asked: Question) -> Begun:
+        """Begin to answer a message, which takes a place until the answer is stored, listeners or not.
+
+        Raises the errors of `Session.turn`, and Problem: stopping, overloaded or too_many_requests.
+        """
+        place = self.take_place(caller, StreamKind.ANSWER)
+
+        def ended(outcome: str) -> None:
+            place.leave()
+            if outcome:
+                self.meters.count_turn(outcome)
+
+        return await self.chat.begin(caller.namespace, session, asked, ended)
 
     def take_place(self, caller: Caller, kind: StreamKind) -> OpenStream:
         """Take a place for a stream or an answer, which the caller must leave.

@@ -9,14 +9,13 @@ from typing import Any
 
 from redismem.errors import RedismemError
 from redismem.events import facts
+from redismem.formats.streams.encoding import frame
 from redismem.inspection.watching import Look, changes_of
 from redismem.memory.memory import Memory
-from redismem.web.chat.answer import HEARTBEAT_S, frame
 
 log = logging.getLogger("redismem")
 
 TICK_S = 0.5
-HEARTBEAT = b": still here\n\n"
 # Sessions and bytes per round trip: few enough that decoding them does not delay a turn.
 _BATCH_COUNT = 50
 _BATCH_BYTES = 1 << 20
@@ -62,19 +61,14 @@ class Watch:
         stop_wait.add_done_callback(lambda _: watcher.changed.set())
         try:
             while True:
-                try:
-                    async with asyncio.timeout(HEARTBEAT_S):
-                        await watcher.changed.wait()
-                except TimeoutError:
-                    yield HEARTBEAT
-                    continue
+                await watcher.changed.wait()
                 watcher.changed.clear()
                 if stopping.is_set():
-                    yield frame("end", {"reason": "the server stopped"})
+                    yield frame({"reason": "the server stopped"}, "end")
                     return
                 info = None if watcher.look is None else watcher.look.info
                 if owner is not None and info is not None and info.owner != owner:
-                    yield frame("end", {"reason": "the session has another owner"})
+                    yield frame({"reason": "the session has another owner"}, "end")
                     return
                 yield _event_frame(watcher, session_id)
         finally:
@@ -144,6 +138,6 @@ def pause_s(looks: Mapping[str, Look | None], tick_s: float) -> float:
 
 def _event_frame(watcher: _Watcher, session_id: str) -> bytes:
     if not watcher.is_well:
-        return frame("degraded", {"session_id": session_id, "text": "The memory is unreachable right now."})
+        return frame({"session_id": session_id, "text": "The memory is unreachable right now."}, "degraded")
     numbers: dict[str, Any] = {} if watcher.look is None else watcher.look.document()
-    return frame("changed", {"session_id": session_id} | numbers)
+    return frame({"session_id": session_id} | numbers, "changed")

@@ -82,12 +82,18 @@ BODIES: dict[str, Any] = {
     "/forget": {"seqs": [1]},
     "/retry": {"session_ids": ["s"]},
     "/drop": {"session_ids": ["s"]},
+    "/turns": {"message": "It rains.", "when_busy": "wait"},
+    "/turns/current/stop": {},
+    "/ui/chat": {"id": "chat", "messages": [{"id": "t", "role": "user", "parts": [{"type": "text", "text": "Rain?"}]}]},
+    "/ag-ui": {"threadId": "chat", "runId": "r", "messages": [{"role": "user", "content": "It rains."}]},
+    "/openai/responses": {"conversation": "chat", "input": "It rains."},
     "/api/chat": {"session_id": "chat", "message": "It rains."},
     "/api/chat/clear": {"session_id": "chat"},
     "/api/chat/stop": {"session_id": "chat"},
     "/status": {"status": "planned"},
     "/{store}": {"title": "Move the data"},
 }
+IDS = {"id": "chat", "response_id": "resp_MS0wYTFiMmMzZApjaGF0CnQ"}
 
 
 def is_met(extra: str) -> bool:
@@ -175,7 +181,7 @@ def ask_routes(items: dict[str, str], base_url: str) -> None:
             ending = max((end for end in BODIES if path.endswith(end)), key=len, default="")
             body = BODIES[ending] if "requestBody" in operation else None
             item_id = items["decision" if "/decisions/" in path else "task"]
-            place = path.format(session_id="s", seq="1", name="p", store="tasks", item_id=item_id)
+            place = path.format(session_id="s", seq="1", name="p", store="tasks", item_id=item_id, **IDS)
             query = {"owner": "nobody"} if (method, path) == ("delete", "/v1/sessions") else None
             with client.stream(method, place, json=body, params=query) as answer:
                 if answer.status_code not in (200, 201, 204, 404):

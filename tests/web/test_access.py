@@ -16,6 +16,8 @@ from support.http_service import PATIENT, RunningService, numbered_message, run_
 from support.stored import read_namespace
 
 from redismem.errors import InvalidSettings
+from redismem.formats.streams.responses import response_id
+from redismem.formats.streams.stream import StreamTurn
 from redismem.web.access import SCOPES, Access, new_key
 from redismem.web.app import create_app
 from redismem.web.http.problems import Problem
@@ -30,6 +32,11 @@ BODY: dict[str, Any] = {
     "/v1/sessions/{session_id}/policy": {"keep_whole": True, "idle_timeout_s": None, "exempt": False, "zone": None},
     "/v1/dead/retry": {"session_ids": ["s"]},
     "/v1/dead/drop": {"session_ids": ["s"]},
+    "/v1/sessions/{session_id}/turns": {"message": "hello", "when_busy": "wait"},
+    "/v1/sessions/{session_id}/turns/current/stop": {},
+    "/ui/chat": {"id": "s", "messages": [{"id": "t", "role": "user", "parts": [{"type": "text", "text": "hello"}]}]},
+    "/ag-ui": {"threadId": "s", "runId": "r", "messages": [{"role": "user", "content": "hello"}]},
+    "/openai/responses": {"conversation": "s", "input": "hello"},
     "/api/chat": {"session_id": "s", "message": "hello"},
     "/api/chat/clear": {"session_id": "s"},
     "/api/chat/stop": {"session_id": "s"},
@@ -37,6 +44,7 @@ BODY: dict[str, Any] = {
     "/v1/projects/{name}/{store}": {"title": "Move"},
     "/v1/search": {},
 }
+IDS = {"id": "s", "response_id": response_id(StreamTurn("s", "t", "1-0a1b2c3d"))}
 OPEN = {"/livez", "/readyz"}
 ADMIN = {"/v1/queues", "/v1/dead", "/v1/dead/retry", "/v1/dead/drop", "/v1/load", "/v1/doctor", "/metrics"}
 
@@ -99,9 +107,8 @@ async def test_each_route_needs_a_known_key_with_the_right_scope(keyed: Keyed) -
         if path in OPEN:
             continue
         item_id = "t-01m82aett2z2xsfvmj" if "/tasks/" in path else "d-01m82aett2z2xsfvmj"
-        at = path.format(
-            session_id="s", name="apollo", store="tasks" if method == "POST" else "decisions", item_id=item_id, seq=1
-        )
+        store = "tasks" if method == "POST" else "decisions"
+        at = path.format(session_id="s", name="apollo", store=store, item_id=item_id, seq=1, **IDS)
         at += "?owner=nobody" if (method, path) == ("DELETE", "/v1/sessions") else ""
         body = BODY.get(path)
         body = None if method == "GET" else body
@@ -165,7 +172,7 @@ async def test_no_route_shows_or_changes_what_another_namespace_has(keyed: Keyed
         needed = "admin" if path in ADMIN else "read" if method == "GET" or path == "/v1/search" else "write"
         names = {"name": "apollo", "store": "tasks" if method == "POST" else "decisions", "seq": 1}
         for session_id, item_id in (("s", task.id), (f"project:apollo:{talk.id}", decision.id), ("s", talk.id)):
-            at = path.format(session_id=quote(session_id, safe=""), item_id=item_id, **names)
+            at = path.format(session_id=quote(session_id, safe=""), item_id=item_id, **names, **IDS)
             for query in queries:
                 headers, body = keyed.headers[f"bank-{needed}"], None if method == "GET" else BODY.get(path)
                 async with keyed.http.client.stream(method, at + query, headers=headers, json=body) as answer:

@@ -16,6 +16,7 @@ from support.stores import LONG_DEADLINES, short_deadlines
 from redismem import Memory, Settings
 from redismem.inspection.watching import changes_of
 from redismem.web import watching
+from redismem.web.api import streams
 from redismem.web.service import Limits
 
 EVENTS = "/v1/sessions/s/events"
@@ -168,7 +169,7 @@ async def test_the_number_of_streams_is_limited(memory: Memory) -> None:
 
 
 async def test_a_quiet_stream_sends_heartbeats(http: RunningService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(streams, "HEARTBEAT_S", 0.05)
     async with http.client.stream("GET", EVENTS) as answer:
         async for line in answer.aiter_lines():
             if line == ": still here":

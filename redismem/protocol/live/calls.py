@@ -30,6 +30,7 @@ from redismem.protocol.live.turns import (
     encode_flags,
     end_parts,
     find_record,
+    question_id,
     turn_name,
 )
 from redismem.protocol.namespace.calls import name_of
@@ -100,8 +101,9 @@ def begin_turn(
     name, settings = turn_name(turn_id).hex(), calls.settings
     seqs = ("-", "-") if again is None else (again.first_seq, again.last_seq)
     begun = _words(name, holder, ticket or layout.NONE, lease_ms(settings), settings.max_waiting_turns, *seqs)
-    made = calls.encode_append(() if again is not None else messages, **options)
-    append, keys = _turn_append(calls, made, "begin_turn", append_name("begin", name, holder), begun), calls.keys
+    named: AppendOptions = {**options, "id": question_id(turn_id)}
+    made = calls.encode_append(() if again is not None else messages, **named)
+    append, keys = _turn_append(calls, made, "begin_turn", made.token[:NAME_BYTES], begun), calls.keys
 
     def decode(reply: Any, stored: Any, elements: Sequence[bytes]) -> Begun:
         context = calls.appended_context(append, reply, stored, elements)

@@ -76,6 +76,15 @@ def append_name(*parts: object) -> bytes:
     return hashlib.blake2b(text, digest_size=_NAME_BYTES, person=b"turn append").digest()
 
 
+def question_id(turn_id: str) -> str:
+    """Return the append id of a turn's question. The fallback uses it too: so a replay knows a call that came through.
+
+    Raises:
+        InvalidMessage: the id is not a string of 1 to 256 bytes.
+    """
+    return f"turn:{turn_name(turn_id).hex()}"
+
+
 def new_holder() -> str:
     """Return eight random hexadecimal digits, which identify the holder of a turn."""
     return os.urandom(4).hex()

@@ -107,7 +107,7 @@ async def measured(request: Request, caller: TheCaller) -> Response:
     service = service_of(request)
     report = await service.checkup(caller).scrape()
     meters = service.meters
-    meters.set_streams(service.streams.streams_count)
+    meters.set_streams(service.streams.streams_count, service.streams.answers_count)
     stores = [each.store for each in service.memories.values()]
     queues = {caller.namespace: None if report.depths is None else report.depths.queues()}
     text = meters.render(stores, queues, {caller.namespace: [finding for finding, _ in report.findings]})

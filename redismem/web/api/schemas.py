@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, StrictBool, StrictStr, model_validator
 
@@ -299,6 +299,47 @@ class StateChange(Taken):
     last_intent: Any = None
     last_result: Any = None
     plan: Any = None
+
+
+class NewTurn(Taken):
+    """A message to answer: a text, or one or several messages in a model API's format.
+
+    `when_busy` says what happens while another turn of the session runs: `refuse`, `wait` for up to 30 s, or
+    `interrupt` it. `project` adds that project's background, `recall` so many old messages that the question is about.
+    """
+
+    message: (
+        Annotated[str, Field(min_length=1, max_length=100_000)]
+        | dict[str, Any]
+        | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=1_000)]
+    )
+    when_busy: Literal["refuse", "wait", "interrupt"] = "refuse"
+    project: ProjectName | None = None
+    recall: Annotated[int, Field(ge=1, le=100, strict=True)] | None = None
+
+    def payloads(self) -> list[dict[str, Any]]:
+        """Return the messages as dicts."""
+        if isinstance(self.message, str):
+            return [{"role": "user", "content": self.message}]
+        return [self.message] if isinstance(self.message, dict) else self.message
+
+
+class TurnAccepted(BaseModel):
+    """The turn that was begun, or that has this id. Location is its stream."""
+
+    session_id: str
+    turn: str
+
+
+class TurnStop(Taken):
+    """The turn to stop: the running one, or only if it is `turn`. `reason` is stored with its reply."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=40, pattern="^[ -~]*$")] = "stopped"
+    turn: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+
+
+class TurnStopped(BaseModel):
+    stopped: bool
 
 
 class ChatMessage(Taken):

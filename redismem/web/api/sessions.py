@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from redismem.context.info import Policy
 from redismem.errors import CorruptSession
+from redismem.formats.streams.encoding import frame
 from redismem.inspection.quarantine import read_live
 from redismem.memory.memory import Memory
 from redismem.messages.decoding import is_gap
@@ -21,7 +22,7 @@ from redismem.web import previews, searching
 from redismem.web.access import Caller
 from redismem.web.api import schemas
 from redismem.web.api.appends import append_id, session_id_of
-from redismem.web.api.streams import STREAM, EventStream
+from redismem.web.api.streams import REVOKED, STREAM, EventStream
 from redismem.web.http.json import Json, message_document, parse_moment, state_document
 from redismem.web.http.problems import Problem
 from redismem.web.open_streams import StreamKind
@@ -153,9 +154,9 @@ async def show_session(session: TheSession) -> Response:
 
 @router.delete("/sessions/{session_id}", status_code=204)
 async def clear_session(session: TheSession, service: TheService, caller: TheCaller, owner: Owner = None) -> Response:
-    """Remove a session with all its data. An answer in progress ends and is not stored."""
+    """Remove a session with all its data. Its running turn ends, and nothing of it is stored."""
     await check_owner(session, owner)
-    await service.chat.stop_before_clear(caller.namespace, session.id)
+    await service.chat.stop_before_clear(caller.namespace, session)
     await session.clear(missing_ok=False)
     return Response(status_code=204)
 
@@ -212,7 +213,8 @@ async def watch_session(session: TheSession, service: TheService, caller: TheCal
     """
     await check_owner(session, owner)
     frames = partial(service.watch(caller).frames, session.id, service.stopping, owner)
-    return EventStream(service, caller, StreamKind.EVENTS, frames)
+    revoked = frame({"reason": REVOKED}, "end")
+    return EventStream(service, caller, StreamKind.EVENTS, frames, revoked=revoked)
 
 
 @router.get("/sessions/{session_id}/state", response_model=schemas.StateDocument)

@@ -3,77 +3,99 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any
 
 from starlette.responses import Response
 
+from redismem.formats.streams.encoding import SSE_HEADERS
 from redismem.web.access import Caller
-from redismem.web.chat.answer import frame
 from redismem.web.open_streams import OpenStream, StreamKind
 from redismem.web.service import Service
 
+HEARTBEAT_S = 15.0
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
 """The OpenAPI response of a stream."""
-_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
-
-
+REVOKED = "the key is no longer valid"
+_HEARTBEAT = b": still here\n\n"
 _LAST_WRITE_S = 1.0
-_REVOKED = {"reason": "the key is no longer valid"}
-# Further members of the last event, as each kind of stream has them.
-_ENDS: dict[StreamKind, dict[str, Any]] = {
-    StreamKind.EVENTS: {},
-    StreamKind.CHAT: {"complete": False, "seq": None, "waiting_for": None},
-}
+
+
+class CutOff(Exception):
+    """The stream must break off without a proper end, so that its client connects again."""
 
 
 class EventStream(Response):
     """A stream of frames. It buffers nothing beyond the connection's own buffer, and ends if its key is revoked."""
 
     def __init__(
-        self, service: Service, caller: Caller, kind: StreamKind, frames: Callable[[], AsyncIterator[bytes]]
+        self,
+        service: Service,
+        caller: Caller,
+        kind: StreamKind,
+        frames: Callable[[], AsyncIterator[bytes]],
+        *,
+        revoked: bytes = b"",
+        headers: Mapping[str, str] = SSE_HEADERS,
     ) -> None:
+        """`revoked` is the last frame if the key is revoked; without one, the stream breaks off."""
         super().__init__(media_type="text/event-stream")
         self._service = service
         self._caller = caller
         self._kind = kind
         self._frames = frames
+        self._revoked = revoked
+        lines = [(name.encode(), value.encode("latin-1")) for name, value in headers.items() if name != "cache-control"]
+        self._lines = [*lines, (b"x-accel-buffering", b"no")]
         self._write_s = service.limits.stream_write_s
         self._writing: asyncio.Timeout | None = None
+        self._written_s = 0.0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         place = self._service.take_place(self._caller, self._kind)
-        frames = self._frames()
-        gone = asyncio.create_task(_wait_for_disconnect(receive))
         place.revoked.add_done_callback(self._hasten)
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
-            await self._send_all(frames, gone, place, send)
-        except TimeoutError:
+            await send({"type": "http.response.start", "status": 200, "headers": self._lines})
+            await self._run(place, receive, send)
+        except (TimeoutError, CutOff):
             self._service.cut_off(scope)
+            await asyncio.sleep(0)  # the server logs an answer without an end, unless it knows of the cut by then
         finally:
             place.leave()
+
+    async def _run(self, place: OpenStream, receive: Any, send: Any) -> None:
+        """Send frames until they end, the client leaves or the key is revoked. Raises TimeoutError, CutOff."""
+        sending = asyncio.create_task(self._send_all(send))
+        gone = asyncio.create_task(_wait_for_disconnect(receive))
+        try:
+            while True:
+                waits = (sending, gone, place.revoked)
+                done, _ = await asyncio.wait(waits, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
+                if done:
+                    break
+                if self._writing is None and asyncio.get_running_loop().time() - self._written_s >= HEARTBEAT_S:
+                    await self._write(_HEARTBEAT, send)
+        finally:
+            sending.cancel()
             gone.cancel()
+            await asyncio.wait((sending, gone))
+        if not sending.cancelled():
+            sending.result()
+        elif place.revoked.done():
+            if not self._revoked:
+                raise CutOff
+            await self._write(self._revoked, send)
+            await self._write(b"", send)
+
+    async def _send_all(self, send: Any) -> None:
+        frames = self._frames()
+        try:
+            async for frame in frames:
+                if frame:
+                    await self._write(frame, send)
+        finally:
             if isinstance(frames, AsyncGenerator):
                 await frames.aclose()
-
-    async def _send_all(
-        self, frames: AsyncIterator[bytes], gone: asyncio.Task[None], place: OpenStream, send: Any
-    ) -> None:
-        while True:
-            next_frame = asyncio.ensure_future(anext(frames, None))
-            try:
-                await asyncio.wait((next_frame, gone, place.revoked), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                if not next_frame.done():
-                    next_frame.cancel()
-                    await asyncio.wait((next_frame,))
-            if place.revoked.done():
-                await self._write(frame("end", _REVOKED | _ENDS[self._kind]), send)
-                break
-            if next_frame.cancelled() or (content := next_frame.result()) is None:
-                break
-            await self._write(content, send)
         await self._write(b"", send)
 
     async def _write(self, content: bytes, send: Any) -> None:
@@ -83,6 +105,7 @@ class EventStream(Response):
                 await send({"type": "http.response.body", "body": content, "more_body": content != b""})
         finally:
             self._writing = None
+        self._written_s = asyncio.get_running_loop().time()
 
     def _hasten(self, revoked: asyncio.Future[None]) -> None:
         """Give a client whose key is revoked little time to read the rest."""

@@ -25,6 +25,7 @@ from redismem.errors import (
     SessionNotFound,
     StoreUnavailable,
     TooLarge,
+    TurnBusy,
     Unconfirmed,
     UnsupportedFormat,
     WrongShards,
@@ -44,6 +45,7 @@ CODES: dict[str, tuple[int, str]] = {
     "not_in_window": (404, "The message is in the window no more"),
     "method_not_allowed": (405, "This is not done here"),
     "conflict": (409, "Another writer was faster"),
+    "turn_running": (409, "Another turn of the session runs"),
     "session_exists": (409, "There is such a session already"),
     "too_large": (413, "Too large"),
     "invalid": (422, "The request cannot be carried out as it is"),
@@ -68,6 +70,7 @@ _ERRORS: tuple[tuple[type[RedismemError], str], ...] = (
     (OwnerMismatch, "other_owner"),
     (NotInWindow, "not_in_window"),
     (Conflict, "conflict"),
+    (TurnBusy, "turn_running"),
     (SessionExists, "session_exists"),
     (TooLarge, "too_large"),
     (ItemNotFound, "not_found"),
@@ -136,7 +139,8 @@ def to_problem(error: Exception) -> Problem:
         if isinstance(error, kind):
             # `error.text` has no session id. Details of the store or the server are not for callers.
             detail = "" if isinstance(error, StoreUnavailable | NotAllowed | ForgetIncomplete) else error.text
-            return Problem(code, detail, **_members_of(error))
+            retry_after_s = error.left_ms / 1000 if isinstance(error, TurnBusy) else None
+            return Problem(code, detail, retry_after_s=retry_after_s, **_members_of(error))
     if isinstance(error, TimeoutError):
         return Problem("too_late")
     return Problem("internal")
@@ -151,6 +155,8 @@ def _members_of(error: RedismemError) -> Mapping[str, Any]:
     """Return the members that a program needs to react to the error."""
     if isinstance(error, Conflict):
         return {"last_seq": error.last_seq, "cleared": error.cleared}
+    if isinstance(error, TurnBusy):
+        return {"left_ms": error.left_ms, "turn": error.turn}
     if isinstance(error, ForgetIncomplete):
         done = error.forgotten
         counts = ("session_count", "quarantined_count", "record_count")

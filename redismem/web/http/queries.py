@@ -13,6 +13,9 @@ SEARCH = "/v1/search"
 """The path of the search, which reads but has its conditions in a body."""
 _FIELDS_COUNT = 100
 _CHECKED_ROOTS = ("/v1/", "/api/")
+_STREAMS = frozenset(("/api/chat", "/ui/chat", "/ag-ui", "/openai/responses"))
+_STREAM_ENDS = ("/events", "/turns", "/turns/current")
+_RESPONSE = "/openai/responses/"
 
 
 class Documented:
@@ -42,7 +45,13 @@ class Documented:
 
 def is_stream(path: str) -> bool:
     """True if the path answers with a stream, which has no deadline because it limits itself."""
-    return path == "/api/chat" or (path.startswith("/v1/sessions/") and path.endswith("/events"))
+    if path.startswith("/v1/sessions/"):
+        return path.endswith(_STREAM_ENDS)
+    return (
+        path in _STREAMS
+        or path.startswith("/ui/chat/")
+        or (path.startswith(_RESPONSE) and "/" not in path[len(_RESPONSE) :])
+    )
 
 
 def is_search(method: str, path: str, query: bytes) -> bool:

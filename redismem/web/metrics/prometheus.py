@@ -36,15 +36,21 @@ _SESSION_ROUTES = frozenset(
         "/prune",
         "/forget",
         "/readable",
+        "/turns",
+        "/turns/current",
+        "/turns/current/stop",
     ]
 )
 _MESSAGE = "/messages/"
 _ROUTES = _words(
     """
     /v1/sessions /v1/search /v1/projects /v1/about /v1/load /v1/doctor /v1/queues /v1/dead /v1/dead/retry
-    /v1/dead/drop /livez /readyz /metrics /openapi.json /api/chat /api/chat/clear /api/chat/stop
+    /v1/dead/drop /livez /readyz /metrics /openapi.json /api/chat /api/chat/clear /api/chat/stop /ui/chat /ag-ui
+    /openai/responses
     """
 )
+_NAMED = (("/ui/chat/", "/stream"), ("/openai/responses/", "/cancel"), ("/openai/responses/", ""))
+"""The beginnings and ends of routes with an id between them."""
 
 
 def listener(meters: Meters) -> OnEvent:
@@ -68,6 +74,9 @@ def route_of(path: str) -> str:
         return f"{_SESSION}{{session_id}}{slash}{rest}" if slash + rest in _SESSION_ROUTES else "other"
     if path.startswith(_PROJECT):
         return f"{_PROJECT}{{name}}"
+    for start, end in _NAMED:
+        if path.startswith(start) and path.endswith(end) and "/" not in path[len(start) : len(path) - len(end)]:
+            return f"{start}{{id}}{end}"
     if is_page(path):
         return "page"
     return path if path in _ROUTES else "other"
@@ -95,12 +104,19 @@ class Meters(Metrics):
     def __init__(self) -> None:
         super().__init__()
         self._streams = self._gauge("redismem_streams")
+        self._answers = self._gauge("redismem_answers")
+        self._turns = self._counter("redismem_turns", "outcome")
         self._requests = self._histogram("redismem_http_request_seconds", SECONDS, "route", "method", "status")
         self._request = lru_cache(maxsize=1_024)(self._find_request)
 
-    def set_streams(self, count: int) -> None:
-        """Set the number of open streams."""
+    def set_streams(self, count: int, answers_count: int) -> None:
+        """Set the number of open streams, and of turns that this server answers."""
         self._streams.set(count)
+        self._answers.set(answers_count)
+
+    def count_turn(self, outcome: str) -> None:
+        """Count a turn that this server has answered."""
+        self._turns.labels(outcome).inc()
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a response, and the seconds from the request to the start of the response."""

@@ -6,10 +6,13 @@ import re
 from typing import Any
 
 import pytest
-from support.http_service import RunningService, numbered_message, open_stream, read_events
+from support.http_service import RunningService, numbered_message, open_stream, read_events, serve_chat
+from support.provider_server import ProviderServer
 from support.stored import read_namespace
 
 from redismem import Memory
+from redismem.formats.streams.responses import response_id
+from redismem.formats.streams.stream import StreamTurn
 
 BODIES: dict[tuple[str, str], Any] = {
     ("post", "/v1/sessions/{session_id}/messages"): numbered_message(1),
@@ -23,10 +26,19 @@ BODIES: dict[tuple[str, str], Any] = {
     ("patch", "/v1/sessions/{session_id}/state"): {"params": {"a": 1}},
     ("post", "/v1/sessions/{session_id}/prune"): {"max_messages": 1},
     ("post", "/v1/sessions/{session_id}/forget"): {"seqs": [1]},
+    ("post", "/v1/sessions/{session_id}/turns"): {"message": "Hello"},
+    ("post", "/v1/sessions/{session_id}/turns/current/stop"): {},
+    ("post", "/ui/chat"): {
+        "id": "a",
+        "messages": [{"id": "t", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}],
+    },
+    ("post", "/ag-ui"): {"threadId": "a", "runId": "t", "messages": [{"role": "user", "content": "Hello"}]},
+    ("post", "/openai/responses"): {"conversation": "a", "input": "Hello"},
     ("post", "/api/chat"): {"message": "Hello"},
     ("post", "/api/chat/clear"): {},
     ("post", "/api/chat/stop"): {},
 }
+RESPONSE = response_id(StreamTurn("a", "t", "1-0a1b2c3d"))
 FORGETS = ("delete", "/v1/sessions")
 """It removes the sessions of the owner that it names, and no others."""
 
@@ -56,11 +68,13 @@ async def test_every_route_of_a_session_refuses_another_owner(
     assert len(routes) > 10
     for method, path in sorted(routes):
         body, options = BODIES.get((method, path)), dict[str, Any]()
-        if "{" in path:
+        in_body = path.startswith("/api/")
+        if not in_body:
             options["params"] = {"owner": "bob"}
         if body is not None:
-            options["json"] = body if "{" in path else {**body, "session_id": "a", "owner": "bob"}
-        answer = await http.ask(method.upper(), path.format(session_id="a", seq=1), **options)
+            options["json"] = {**body, "session_id": "a", "owner": "bob"} if in_body else body
+        at = path.format(session_id="a", seq=1, id="a", response_id=RESPONSE)
+        answer = await http.ask(method.upper(), at, **options)
         assert (answer.status_code, answer.json()["code"]) == (403, "other_owner"), (method, path)
         assert "ann" not in answer.text
     assert await read_namespace(raw, memory.store.keys.namespace) == before
@@ -86,13 +100,34 @@ async def test_a_stream_ends_once_the_session_has_another_owner(http: RunningSer
     assert all("bob" not in repr(each) for each in seen)
 
 
-async def test_an_answer_in_progress_is_not_given_to_another_owner(http: RunningService, memory: Memory) -> None:
-    session = memory.session("a", owner="ann")
-    await session.append(numbered_message(1))
-    turn = http.service.chat.begin(memory.store.keys.namespace, session, "t", "Hello")
+async def test_a_turn_is_not_given_to_another_owner(memory: Memory, provider: ProviderServer) -> None:
+    """While it runs, on the server that writes it too, and afterwards."""
+    provider.mode = "hang"
     asked = {"session_id": "a", "owner": "bob", "message": "Hello"}
-    for headers in ({"Idempotency-Key": "t"}, {"Last-Event-ID": "t.0"}):
-        answer = await http.ask("POST", "/api/chat", json=asked, headers=headers)
+    turns: dict[str, Any] = {"params": {"owner": "bob"}}
+
+    async def check(http: RunningService) -> None:
+        for path in ("/v1/sessions/a/turns/current", "/v1/sessions/a/turns/current?turn=t", "/ui/chat/a/stream"):
+            answer = await http.ask("GET", path + ("&" if "?" in path else "?") + "owner=bob")
+            assert (answer.status_code, answer.json()["code"]) == (403, "other_owner"), path
+        for headers in ({"Idempotency-Key": "t"}, {"Last-Event-ID": "t.0"}):
+            answer = await http.ask("POST", "/api/chat", json=asked, headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (403, "other_owner")
+        body = {"message": "Hello"}
+        answer = await http.ask("POST", "/v1/sessions/a/turns", json=body, headers={"Idempotency-Key": "t"}, **turns)
         assert (answer.status_code, answer.json()["code"]) == (403, "other_owner")
-    async for _ in turn.frames(0):
-        pass
+        answer = await http.ask("POST", "/v1/sessions/a/turns/current/stop", json={}, **turns)
+        assert (answer.status_code, answer.json()["code"]) == (403, "other_owner")
+
+    async with serve_chat(memory, provider) as http:
+        own: dict[str, Any] = {
+            "params": {"owner": "ann"},
+            "json": {"message": "Hello"},
+            "headers": {"Idempotency-Key": "t"},
+        }
+        async with open_stream(http.client, "POST", "/v1/sessions/a/turns", **own) as events:
+            assert (await anext(events)).event == "message"
+            await check(http)
+            provider.release()
+            assert [each async for each in events][-1].document["outcome"] == "done"
+        await check(http)

@@ -26,12 +26,12 @@ from support.provider_server import ProviderServer as Provider
 from support.proxy import Proxy
 from support.stores import LONG_DEADLINES, short_deadlines
 
-from redismem import Memory, Settings
+from redismem import Memory, Session, Settings
 from redismem.errors import ModelFailed
+from redismem.live.beginning import Beginning
 from redismem.slots import Slots
-from redismem.web.chat import storing
-from redismem.web.chat.answer import LiveAnswer, parse_event_id
 from redismem.web.chat.chat import Chat
+from redismem.web.chat.frames import parse_event_id
 from redismem.workers.scheduler import Scheduler
 
 
@@ -91,25 +91,28 @@ async def test_a_server_that_stops_stores_the_text_so_far(memory: Memory, provid
 async def test_a_clear_while_the_question_is_being_stored_leaves_nothing_of_the_turn(
     memory: Memory, provider: Provider, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    turns: list[LiveAnswer] = []
-    append_question, stored = storing.append_question, asyncio.Event()
+    begins, cleared = asyncio.Event(), asyncio.Event()
+    begin, stop = Beginning.begin, Session.stop
 
-    async def append_later(turn: LiveAnswer, *rest: Any) -> Any:
-        turns.append(turn)
-        await turn.stopped.wait()
-        context = await append_question(turn, *rest)
-        stored.set()
-        return context
+    async def begin_later(beginning: Beginning) -> Any:
+        begins.set()
+        await cleared.wait()
+        return await begin(beginning)
 
-    monkeypatch.setattr(storing, "append_question", append_later)
+    async def note_clear(session: Session, *given: Any) -> bool:
+        asyncio.get_running_loop().call_soon(cleared.set)
+        return await stop(session, *given)
+
+    monkeypatch.setattr(Beginning, "begin", begin_later)
+    monkeypatch.setattr(Session, "stop", note_clear)
+    provider.mode = "hang"
     async with serve_chat(memory, provider) as http:
         turn = asyncio.create_task(read_events(http.client, "/api/chat", json=ASKED))
-        await until(lambda: turns)
+        await begins.wait()
         options = {"json": {"session_id": "s"}} if path.startswith("/api") else {}
-        cleared = await http.ask("POST" if options else "DELETE", path, **options)
-        await stored.wait()
+        answer = await http.ask("POST" if options else "DELETE", path, **options)
+        assert answer.status_code == (200 if options else 204)
         events = await turn
-        assert cleared.status_code == (200 if options else 204)
         assert (events[-1].document["reason"], events[-1].document["seq"]) == ("cleared", None)
         assert not await memory.session("s").exists()
 
@@ -123,7 +126,6 @@ async def test_an_answer_does_not_revive_a_session_that_was_cleared_meanwhile(
             while (await anext(events)).event != "text":
                 pass
             await memory.session("s").clear()
-            provider.release()
             seen = [each async for each in events]
         assert notice_codes(seen) == ["cleared"]
         assert not await memory.session("s").exists()
@@ -141,7 +143,6 @@ async def test_an_answer_to_a_removed_session_ends(memory: Memory, provider: Pro
             while (seen := await anext(events)).event != "text":
                 pass
             assert (await http.ask("DELETE", "/v1/sessions/s")).status_code == 204
-            provider.release()
             assert [each async for each in events][-1].document["reason"] == "cleared"
         assert not await memory.session("s").exists()
         again = await http.ask("POST", "/api/chat", json=ASKED, headers={"Last-Event-ID": seen.id})

@@ -1,0 +1,72 @@
+"""The stream of `POST /api/chat`: start, text, notice, end. Its ids count the characters of the answer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from redismem.errors import RedismemError
+from redismem.formats.streams.encoding import frame
+from redismem.session.session import Session
+from redismem.web.chat.chat import CLEARED, MODEL_FAILED, NOT_TAKEN, Events
+
+_NOTICES = {
+    CLEARED: "This conversation was cleared meanwhile, so this answer is not stored.",
+    "not_stored": "This answer or the whole conversation is too long for the memory: the answer is not stored.",
+    "failed": "Something went wrong. Your message may not be stored; please try again.",
+}
+_NOT_STORED = "not stored"
+
+
+async def chat_frames(session: Session, turn_id: str, events: Events, offset: int = 0) -> AsyncGenerator[bytes, None]:
+    """Yield the events of a turn as frames, from this character of the answer on.
+
+    After a reset, the characters that were told are not told again.
+    """
+    yield frame({"session_id": session.id, "turn": turn_id}, "start")
+    at = 0
+    async for _, event in events:
+        match event["type"]:
+            case "text":
+                at += len(event["delta"])
+                if at > offset:
+                    yield frame({"text": event["delta"][offset - at :]}, "text", f"{turn_id}.{at}")
+                    offset = at
+            case "reset":
+                at = 0
+            case "notice":
+                yield frame({"code": event["code"], "text": event["text"]}, "notice")
+            case "end":
+                async for each in _end_frames(session, event):
+                    yield each
+                return
+
+
+async def _end_frames(session: Session, end: dict[str, Any]) -> AsyncGenerator[bytes, None]:
+    outcome, reason, seq = end["outcome"], end["reason"] or end["outcome"], end["seq"]
+    if reason == CLEARED:
+        yield _notice(CLEARED)
+        seq = None
+    elif outcome == "failed" and reason.startswith(_NOT_STORED):
+        yield _notice("not_stored")
+        reason = _NOT_STORED
+    elif outcome == "failed" and reason not in (MODEL_FAILED, NOT_TAKEN):
+        yield _notice("failed")
+        reason = "failed"
+    waiting = None
+    with contextlib.suppress(RedismemError):
+        waiting = (await session.state()).waiting_for_param
+    yield frame({"complete": outcome == "done", "reason": reason, "seq": seq, "waiting_for": waiting}, "end")
+
+
+def _notice(code: str) -> bytes:
+    return frame({"code": code, "text": _NOTICES[code]}, "notice")
+
+
+def parse_event_id(last_event_id: str) -> tuple[str, int] | None:
+    """Return the turn and the offset in an event id; `None` if the id does not come from a stream of a chat."""
+    turn_id, _, offset = last_event_id.rpartition(".")
+    if not turn_id or not offset.isascii() or not offset.isdigit() or len(offset) > 10:
+        return None
+    return turn_id, int(offset)
