@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, ClassVar, Self
 
-from redismem import Conflict, InvalidMessage, InvalidState, Memory, Message, Session
+from redismem import Conflict, InvalidMessage, InvalidState, Memory, Message, Session, Turn
+from redismem.adapters.runs import begin_run, run_of
 from redismem.adapters.sessions import (
     Sessions,
     decode_in_slices,
@@ -136,8 +138,9 @@ class HistoryProvider(framework.HistoryProvider):
         """
         del state, kwargs
         session = self._sessions.open(session_id or "")
-        context = await read_or_begin(session, session.read)
-        messages = await _decode(session, in_order(context))
+        context, run = await read_or_begin(session, session.read), run_of(session)
+        stored = in_order(context) if run is None else run.hide(in_order(context))
+        messages = await _decode(session, stored)
         if context.summaries:
             messages.insert(0, ChatMessage("user", [summary_text(context)]))
         if not messages:
@@ -167,6 +170,9 @@ class HistoryProvider(framework.HistoryProvider):
         """
         del state, kwargs
         session = self._sessions.open(session_id or "")
+        run = run_of(session)
+        if run is not None:
+            messages = messages[run.count_stored(_identify_slice(messages)) :]
         while messages:
             # The rule compares no more than that many of the newest. A summarised session has few.
             count = None if self._summarise else len(messages) + 1
@@ -177,11 +183,43 @@ class HistoryProvider(framework.HistoryProvider):
             new = await _select_new(await _decode(session, history), messages)
             if not new:
                 return
+            if run is not None:
+                await run.turn.append(*map(self._encode, new))
+                return
             try:
                 await session.append(*map(self._encode, new), expect=context)
                 return
             except Conflict:  # another process was faster
                 pass
+
+    @asynccontextmanager
+    async def turn(
+        self, session_id: str, input: str | ChatMessage | Sequence[str | ChatMessage], *, id: str, **options: Any
+    ) -> AsyncIterator[Turn]:
+        """Let one run at a time write a session: `async with history.turn("42", input, id="…")` around `agent.run`.
+
+        Stores the input, which the run gets too. What the run saves in the block is refused once another turn has
+        begun.
+
+        Args:
+            session_id: The id of the run's session.
+            input: The messages of the run.
+            id: The name of the turn, such as the client's idempotency key: see `redismem.Session.turn`.
+
+        Takes the other options of `redismem.Session.turn`, and raises its errors.
+
+        Raises:
+            TurnBusy: Another run of this session goes on. Nothing was written.
+            TurnKnown: A turn with this id runs or has ended. Nothing was written.
+            TurnLost: Another process has ended this turn. Nothing more was stored.
+        """
+        listed = [input] if isinstance(input, str | ChatMessage) else input
+        messages = [ChatMessage("user", [each]) if isinstance(each, str) else each for each in listed]
+        question = [self._encode(each) for each in messages]
+        async with begin_run(
+            self._sessions.open(session_id), question, _identify_slice(messages), id=id, **options
+        ) as turn:
+            yield turn
 
     def _encode(self, message: ChatMessage) -> Message:
         try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
 
-from redismem import Conflict, Context, InvalidSessionId, Memory, Message, RedismemError, SessionNotFound
+from redismem import Conflict, Context, InvalidSessionId, Memory, Message, RedismemError, SessionNotFound, Turn
 from redismem import Session as Conversation
+from redismem.adapters.runs import begin_run, run_of
 from redismem.adapters.sessions import (
     Sessions,
     encode_item,
@@ -24,7 +25,7 @@ from redismem.adapters.sessions import (
 from redismem.settings.extras import from_extra
 
 with from_extra("openai-agents", __name__):
-    from agents import SessionSettings
+    from agents import ItemHelpers, RunState, SessionSettings
     from agents.memory import session as sdk
     from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 IsExpired = Callable[["TResponseInputItem"], bool]
 KeyPrefix = str | Callable[["RunContextWrapper[Any]"], str]
 _EVERY_ITEM = 1 << 31
+_RESUMED: TResponseInputItem = {"role": "developer", "content": "The run goes on."}
+"""The question of a turn that resumes a run. It is removed at once, because it would part a call from its result."""
 
 
 class Session:
@@ -121,9 +124,13 @@ class Session:
         if limit is None and self._summarise:
             context = await read_or_begin(conversation, conversation.read)
             await refuse_unseen(conversation, context)
-            return _items_with_summary(context)
+            return _items_with_summary(context, conversation)
         count = _EVERY_ITEM if limit is None else max(0, limit)
-        return _items(await read_or_begin(conversation, partial(conversation.tail, count)))
+        run = run_of(conversation)
+        if run is None or count == 0:
+            return _items(await read_or_begin(conversation, partial(conversation.tail, count)))
+        messages = await read_or_begin(conversation, partial(conversation.tail, count + len(run.unsaved)))
+        return _items(run.hide(messages)[-count:])
 
     async def add_items(
         self, items: list[TResponseInputItem], *, wrapper: RunContextWrapper[Any] | None = None
@@ -135,8 +142,46 @@ class Session:
             TooLarge: An item, the batch or the session exceeds a limit of the settings.
         """
         conversation = self._of(wrapper)
+        run = run_of(conversation)
+        if run is not None:
+            items = items[run.count_stored(items) :]
         if items:
-            await settle(conversation.append(*self._messages(items)))
+            append = conversation.append if run is None else run.turn.append
+            await settle(append(*self._messages(items)))
+
+    @contextlib.asynccontextmanager
+    async def turn(
+        self,
+        input: str | list[TResponseInputItem] | RunState[Any],
+        *,
+        id: str,
+        wrapper: RunContextWrapper[Any] | None = None,
+        **options: Any,
+    ) -> AsyncIterator[Turn]:
+        """Let one run at a time write the session: `async with session.turn(input, id="…")` around `Runner.run`.
+
+        Stores the input, which the run gets too. What the run adds in the block is refused once another turn has begun.
+
+        Args:
+            input: The input of the run, or the state of the run that it resumes.
+            id: The name of the turn, such as the client's idempotency key: see `redismem.Session.turn`.
+            wrapper: The context of the run, if `key_prefix` is a function.
+
+        Takes the other options of `redismem.Session.turn`, and raises its errors.
+
+        Raises:
+            TurnBusy: Another run of this session goes on. Nothing was written.
+            TurnKnown: A turn with this id runs or has ended. Nothing was written.
+            TurnLost: Another process has ended this turn. Nothing more was stored.
+        """
+        conversation = self._of(wrapper)
+        items = [] if isinstance(input, RunState) else ItemHelpers.input_to_new_input_list(input)
+        question = self._messages(items or [_RESUMED])
+        async with begin_run(conversation, question, items, id=id, **options) as turn:
+            if not items:
+                with contextlib.suppress(Conflict):  # a writer beside the turn: the item stays
+                    await conversation.pop(exact=True, expect=turn.context)
+            yield turn
 
     async def pop_item(self, *, wrapper: RunContextWrapper[Any] | None = None) -> TResponseInputItem | None:
         """Remove the newest item and return it, even if a summary covers it; `None` if there is none.
@@ -218,11 +263,12 @@ def _items(messages: list[Message]) -> list[TResponseInputItem]:
     return [cast("TResponseInputItem", message.to_openai()) for message in messages]
 
 
-def _items_with_summary(context: Context) -> list[TResponseInputItem]:
+def _items_with_summary(context: Context, conversation: Conversation) -> list[TResponseInputItem]:
     """Return the items of a context; those that are summarised as one user message that quotes the summaries."""
     text = summary_text(context)
     summary: Any = [{"role": "user", "content": text}] if text else []
-    return [*summary, *_items(in_order(context))]
+    messages, run = in_order(context), run_of(conversation)
+    return [*summary, *_items(messages if run is None else run.hide(messages))]
 
 
 async def _pop(conversation: Conversation) -> TResponseInputItem | None:

@@ -209,7 +209,7 @@ async def _owned_pages(store: Store, wanted: Wanted, looked_at: set[str]) -> Asy
 
 async def _named_pages(store: Store, wanted: Wanted) -> AsyncIterator[list[str]]:
     assert wanted.prefix is not None
-    for index in (index for shard in store.keys.shards() for index in (shard.active, shard.owners)):
+    for index in (index for shard in store.keys.shards() for index in (shard.active, shard.owners, shard.turns)):
         cursor, is_first = 0, True
         while cursor or is_first:
             cursor, page = await store.run(traces.named_sessions(index, wanted.prefix, cursor, _PAGE_COUNT))

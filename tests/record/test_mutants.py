@@ -23,7 +23,8 @@ from redismem.protocol import scripts
 NAMES = [name for name in scripts.names() if "record" in name or name in ("look", "set_aside", "restore")]
 _numbers = itertools.count()
 _KEEN = list(SCENES)
-# No run can tell these from the intact scripts: they save work, or a second condition does the same.
+# No scene can tell these from the intact scripts: they save work, a second condition does the same, or they need a full
+# memory (tests/store/test_out_of_memory.py).
 SAME = (
     ("read_record", "always", "if range_suffix ~= '' then"),
     ("walk_record", "always", "if #open > 0 then"),
@@ -31,6 +32,7 @@ SAME = (
     ("write_record", "always", "if sending then"),
     ("write_record", "always", "if change.is_checked or change.overtaking or not change.described then"),
     ("write_record", "always", "elseif change.described then"),
+    ("restore", "removed", "redis.call('HDEL', note, '')"),
 )
 ENDLESS = ("if not size or #size > 7 then break", "visited, open, member =", "after_names = start + size")
 """Without these the script would not end."""

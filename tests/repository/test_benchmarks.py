@@ -76,6 +76,13 @@ def test_start_gives_the_ratios_to_redis_py_and_the_peak() -> None:
 
 
 @pytest.mark.nightly
+def test_live_gives_the_ratio_to_bare_pub_sub_and_the_time_of_a_stop() -> None:
+    printed = run("benchmarks.live", "--quick")
+    assert re.search(r"^p99, turns / bare pub/sub: x \d+\.\d\d; limit: ", printed, re.MULTILINE)
+    assert re.search(r"^stop, p50: \d+\.\d ms; limit: ", printed, re.MULTILINE)
+
+
+@pytest.mark.nightly
 def test_beside_gives_the_ratio_to_a_pool_on_a_link_and_on_loopback() -> None:
     printed = run("benchmarks.beside", "--quick")
     label = r"^(?:link|loopback), beside .*: p99, lane / pool: x \d+\.\d\d; limit: "
