@@ -69,9 +69,12 @@ async def _follow_feed(
     host: Host, feed: Feed, at: tuple[str, int] | None, name: str | None
 ) -> AsyncGenerator[tuple[str, Event], None]:
     field, log, offset = feed.field, feed.log, 0 if at is None else at[1]
+    if field is not None and at is not None and name == field.name and at[0] != field.generation:
+        yield NO_ID, RESET  # the turn failed, and has begun again under its id
+        at, offset = None, 0
     if field is None or log is None or not _is_asked(field, at, name):
         if name is not None:
-            async for each in _tell_stored(host, name, is_known=False):
+            async for each in _tell_stored(host, name, offset, is_known=False):
                 yield each
         elif at is not None:
             yield NO_ID, RESET
@@ -96,9 +99,7 @@ async def _tell_on(
             return
         told = bytes(log.content[:offset])
         log = await feed.log_after(log)
-    if offset:
-        yield NO_ID, RESET
-    async for each in _tell_stored(host, field.name, is_known=True):
+    async for each in _tell_stored(host, field.name, offset, is_known=True):
         yield each
 
 
@@ -115,12 +116,16 @@ async def _tell(log: Log, offset: int) -> AsyncGenerator[tuple[str, Event], None
             await changed.wait()
 
 
-async def _tell_stored(host: Host, name: str, *, is_known: bool) -> AsyncGenerator[tuple[str, Event], None]:
-    """Yield a turn whose log is gone, as the events of its stored reply."""
+async def _tell_stored(
+    host: Host, name: str, offset: int, *, is_known: bool
+) -> AsyncGenerator[tuple[str, Event], None]:
+    """Yield a turn whose log is gone, as the events of its stored reply; first a reset, if events were told before."""
     record = (await host.store.run(look_up_turn(host.calls.keys, bytes.fromhex(name)))).record
+    if record is None and not is_known:
+        raise SessionNotFound("the session knows no turn with this id", host.id)
+    if offset:
+        yield NO_ID, RESET
     if record is None:
-        if not is_known:
-            raise SessionNotFound("the session knows no turn with this id", host.id)
         yield NO_ID, {"type": "end", "outcome": "lost", "reason": "cleared", "seq": None, "usage": None}
         return
     reply = await host.reply(record.reply_seq) if record.reply_seq else None

@@ -74,6 +74,20 @@ async def test_a_turn_whose_log_is_gone_is_told_from_its_reply(own: Session, oth
     await answer(own, "t2", "more", question=user_message("and?"))
     assert text_of(await events_of(other, turn="t1")) == "Paris"
     assert await events_of(other, after=event_id) == [{"type": "reset"}]
+    assert [event["type"] for event in await events_of(other, after=event_id, turn="t1")] == ["reset", "text", "end"]
+
+
+async def test_who_resumes_a_turn_that_has_begun_again_is_told_it_anew(own: Session, other: Session) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with own.turn(ASK, id="t1"):
+            raise ZeroDivisionError
+    *_, (event_id, _) = [each async for each in other.follow(turn="t1")]
+    async with own.turn(ASK, id="t1") as turn:
+        await turn.write("Paris")
+        following = [asyncio.create_task(events_of(each, after=event_id, turn="t1")) for each in (own, other)]
+        await asyncio.sleep(0)
+    for events in await asyncio.gather(*following):
+        assert [event["type"] for event in events] == ["reset", "message", "text", "message", "end"]
 
 
 async def test_a_dead_turn_is_ended_by_who_follows_or_begins(redis_server: Any, namespace: str) -> None:
