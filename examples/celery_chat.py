@@ -1,7 +1,7 @@
-"""Answers in the background, by Celery: a task per turn, retried and redelivered without doubling anything.
+"""Answers in the background, by Celery: a task runs a turn, and the process that asked follows it.
 
-The id of the task is the id of the append, so whatever happens to a worker, a question is stored once. The reply is not
-a result of the task, which Celery would log and keep: it is in the chat.
+The id of the task is the id of the turn. So a task that is retried, or redelivered because its worker was killed, doubles
+nothing. The reply is not a result of the task, which Celery would log and keep: it is in the chat.
 
     celery -A examples.celery_chat worker --loglevel INFO
     python -m examples.celery_chat anna "Is my bike ready?"
@@ -13,13 +13,14 @@ import os
 import sys
 import time
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 from celery import Celery, Task
 from openai import APIConnectionError, InternalServerError, OpenAI, RateLimitError
 
-from redismem import Conflict, Context, Message, StoreUnavailable, Unconfirmed
-from redismem.blocking import Memory
+from redismem import SessionNotFound, StoreUnavailable, TurnBusy, TurnKnown, TurnLost
+from redismem.blocking import Memory, Session, Turn
 
 MODEL = os.environ.get("OPENAI_MODEL", "gpt-5-mini")
 SYSTEM: Any = {"role": "system", "content": "You answer customers of a bicycle shop, in two sentences at most."}
@@ -27,14 +28,14 @@ TIME_LIMIT_S = 120
 
 
 class EmptyAnswer(Exception):
-    """The model gave no text. It is not stored: providers refuse a request that contains such a message."""
+    """The model gave no text."""
 
 
-# Each is over later. A Conflict means that another turn of the chat was faster.
+# Each is over later. A turn that failed without any text begins again under its id.
 RETRIED = (
-    Conflict,
+    TurnBusy,
+    TurnLost,
     StoreUnavailable,
-    Unconfirmed,
     APIConnectionError,
     InternalServerError,
     RateLimitError,
@@ -56,32 +57,53 @@ model = OpenAI(max_retries=0, timeout=60)  # the task is what is retried
 
 @app.task(name="answer", bind=True, autoretry_for=RETRIED, retry_backoff=True, max_retries=8)
 def answer(self: Task, chat: str, text: str) -> None:
-    """Store the question, ask the model, and store its reply."""
-    turn_id = self.request.id  # the same in each retry
-    session = memory.session(chat)
-    context = session.append_and_read(Message("user", text, id=turn_id), id=turn_id)
-    if find_reply(context, turn_id) is None:
-        completion = model.chat.completions.create(model=MODEL, messages=[SYSTEM, *context.to_openai()])
-        reply = completion.choices[0].message
-        if not reply.content:
-            raise EmptyAnswer
-        session.append(reply, expect=context)
+    """Run the turn, unless it has a reply. If its worker was killed, wait until its lease is over, and begin again."""
+    session, turn_id = memory.session(chat), self.request.id
+    while True:
+        try:
+            with session.turn({"role": "user", "content": text}, id=turn_id, when_busy="wait") as turn:
+                ask_model(turn)
+            return
+        except TurnKnown as known:
+            if known.how == "ended":
+                return
+            for _ in session.follow(turn=turn_id):
+                pass
 
 
-def find_reply(context: Context, turn_id: str) -> str | None:
-    """Return the reply to a question. The one behind it has seen it, because of `expect`."""
-    messages = context.messages
-    asked_seqs = [message.seq for message in messages if message.id == turn_id]
-    replies = [m for m in messages if m.role == "assistant" and asked_seqs and m.seq > asked_seqs[0]]
-    return str(replies[0].content) if replies else None
+def ask_model(turn: Turn) -> None:
+    has_text = False
+    messages = [SYSTEM, *turn.context.to_openai()]
+    with model.chat.completions.create(model=MODEL, messages=messages, stream=True) as stream:
+        for choice in (choice for chunk in stream for choice in chunk.choices):
+            turn.write(choice.delta.content or "")
+            has_text = has_text or bool(choice.delta.content)
+    if not has_text:
+        raise EmptyAnswer
+
+
+def follow(session: Session, turn_id: str) -> Iterator[str]:
+    """Yield the answer in pieces, until a try of the turn has a reply."""
+    while True:
+        try:
+            for _, event in session.follow(turn=turn_id):
+                if event["type"] == "text":
+                    yield event["delta"]
+                elif event["type"] == "reset":
+                    yield "\n"  # the answer comes anew
+                elif event["type"] == "end" and event["seq"]:
+                    return
+        except SessionNotFound:
+            pass  # no worker has begun the turn yet
+        time.sleep(0.2)
 
 
 def main(chat: str, text: str) -> None:
     turn_id = str(uuid.uuid4())
     answer.apply_async((chat, text), task_id=turn_id, argsrepr="(hidden)")  # monitors show it
-    while (reply := find_reply(memory.session(chat).read(), turn_id)) is None:
-        time.sleep(0.2)
-    print(reply)
+    for piece in follow(memory.session(chat), turn_id):
+        print(piece, end="", flush=True)
+    print()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A chat on Flask: blocking calls, one memory per process. Summaries are written by `redismem worker`.
 
 POST /chats/<session>/turns with {"id": "…", "text": "…"} answers {"reply": "…"}. A client that gets no answer, or a
-409, 502 or 503, sends the same turn again with the same id: the question is stored once, and so is the reply.
+409, 502 or 503, sends the same turn again with the same id: the question is stored once, and so is the reply. POST
+/chats/<session>/stop ends the running turn, whichever process runs it; the reply is what the model has said so far.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from flask.typing import ResponseReturnValue
 from openai import OpenAI, OpenAIError
 
 from redismem import (
-    Conflict,
-    Context,
+    IdReused,
     RedismemError,
     SessionNotFound,
     StoreUnavailable,
     TooLarge,
-    Unconfirmed,
+    TurnBusy,
+    TurnKnown,
+    TurnLost,
 )
 from redismem.blocking import Memory, Session
 
@@ -28,11 +30,12 @@ MODEL = os.environ.get("OPENAI_MODEL", "gpt-5-mini")
 SYSTEM: Any = {"role": "system", "content": "You answer customers of a bicycle shop, in two sentences at most."}
 STATUSES: dict[type[Exception], int] = {
     SessionNotFound: 404,
-    Conflict: 409,
+    TurnBusy: 409,  # other turns of the chat took too long
+    IdReused: 422,  # the client used the id for another question
     TooLarge: 413,
     ValueError: 422,  # the root of InvalidMessage, InvalidSessionId and their kind
     StoreUnavailable: 503,
-    Unconfirmed: 503,
+    TurnLost: 503,
 }
 
 app = Flask(__name__)
@@ -48,6 +51,11 @@ def post_turn(session_id: str) -> ResponseReturnValue:
     return jsonify(reply=answer(memory.session(session_id), turn["id"], turn["text"]))
 
 
+@app.post("/chats/<session_id>/stop")
+def post_stop(session_id: str) -> ResponseReturnValue:
+    return jsonify(stopped=memory.session(session_id).stop())
+
+
 @app.get("/chats/<session_id>")
 def get_chat(session_id: str) -> ResponseReturnValue:
     messages = memory.session(session_id).messages(limit=100, include_originals=True)
@@ -61,25 +69,24 @@ def delete_chat(session_id: str) -> ResponseReturnValue:
 
 
 def answer(session: Session, turn_id: str, text: str) -> str:
-    """Store the question, ask the model, and store its reply. A repeated turn returns the reply that is stored."""
-    context = session.append_and_read({"role": "user", "content": text}, id=f"{turn_id}:user")
-    stored = stored_reply(context)
-    if stored is not None:
-        return stored
-    completion = model.chat.completions.create(model=MODEL, messages=[SYSTEM, *context.to_openai()])
-    message = completion.choices[0].message
-    if not message.content:
-        raise OpenAIError("the answer is empty")  # stored, it would make providers refuse the next request
-    session.append(message, expect=context)  # Conflict if another message, or another try's reply, was faster
-    return message.content
-
-
-def stored_reply(context: Context) -> str | None:
-    """Return the reply that follows the question, if an earlier try of this turn got as far as that."""
-    assert context.receipt is not None  # an append always has one
-    asked_seq = context.receipt.last_seq
-    replies = [message for message in context.messages if message.seq > asked_seq and message.role == "assistant"]
-    return str(replies[0].content) if replies else None
+    """Answer a question, or return the answer of an earlier try. Raises the errors of redismem and of the model."""
+    try:
+        with session.turn({"role": "user", "content": text}, id=turn_id, when_busy="wait") as turn:
+            messages = [SYSTEM, *turn.context.to_openai()]
+            with model.chat.completions.create(model=MODEL, messages=messages, stream=True) as stream:
+                finish_reason = None
+                for choice in (choice for chunk in stream for choice in chunk.choices):
+                    turn.write(choice.delta.content or "")  # leaves the block if the turn was stopped
+                    finish_reason = choice.finish_reason
+                if finish_reason is None:
+                    raise OpenAIError("the answer broke off")  # what was said is stored as incomplete
+    except TurnKnown:
+        for _ in session.follow(turn=turn_id):
+            pass  # until it has ended, in whichever process
+    known = session.turn_of(turn_id)
+    if known is None or known.reply is None:
+        raise OpenAIError("the answer is empty")  # a retry asks the model again
+    return str(known.reply.content)
 
 
 @app.errorhandler(RedismemError)

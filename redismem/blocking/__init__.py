@@ -2,5 +2,6 @@
 
 from redismem.blocking.memory import Conversations, Memory, Project, Session
 from redismem.blocking.record import Record
+from redismem.blocking.turns import Turn
 
-__all__ = ["Conversations", "Memory", "Project", "Record", "Session"]
+__all__ = ["Conversations", "Memory", "Project", "Record", "Session", "Turn"]

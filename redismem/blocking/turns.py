@@ -94,7 +94,7 @@ class SessionTurns:
 
 
 class Turn:
-    """One turn of a session: `with session.turn(message, id=…) as turn`. `redismem.live.turn.Turn` without `await`.
+    """One turn of a session: `with session.turn(message, id=…) as turn`. `redismem.Turn` without `await`.
 
     A stop cannot cancel the block of a blocking caller: the next `write` or `append` raises TurnStopped, which ends the
     block, and the program goes on behind it. If the turn is lost, they raise TurnLost.
@@ -154,7 +154,7 @@ class Turn:
         self._twin.usage = usage
 
     def write(self, said: Said) -> None:
-        """Pass on text or an event, see `redismem.live.turn.Turn.write`.
+        """Pass on text or an event, see `redismem.Turn.write`.
 
         Raises:
             TurnStopped: The turn was stopped. It ends the block, and is not raised behind it.
@@ -166,12 +166,12 @@ class Turn:
         self._session.run(lambda _: self._twin.write(said))
 
     def append(self, *messages: Message | Shape, **changes: Unpack[StateChanges]) -> Receipt:
-        """Store whole messages now, see `redismem.live.turn.Turn.append`. Also raises TurnStopped and TurnLost."""
+        """Store whole messages now, see `redismem.Turn.append`. Also raises TurnStopped and TurnLost."""
         self._check()
         return self._session.run(lambda _: self._twin.append(*messages, **changes))
 
     def finish(self, **changes: Unpack[StateChanges]) -> None:
-        """Change the state together with the end of the turn, see `redismem.live.turn.Turn.finish`."""
+        """Change the state together with the end of the turn, see `redismem.Turn.finish`."""
         self._twin.finish(**changes)
 
     def _check(self) -> None:

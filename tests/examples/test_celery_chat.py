@@ -1,4 +1,4 @@
-"""Answers by Celery: a task is retried, or redelivered when its process is killed, and the turn is stored once."""
+"""Answers by Celery: a task is retried, or redelivered when its process is killed; the turn is told and stored once."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def test_a_turn_is_stored_once_whatever_happens_to_its_worker(places: Places, tm
     server = RedisServer(tmp_path / "redis").start()
     provider = places.provider
     places.redis_url = server.url
-    broker = {"CELERY_BROKER_URL": f"redis://{server.place}/1"}
-    provider.text = "It is ready."
-    provider.modes.extend(["503", "hang"])
+    broker = {"CELERY_BROKER_URL": f"redis://{server.place}/1", "REDISMEM_LIVE_LEASE_S": "1"}
+    provider.pieces = ["It ", "is ", "ready."]
+    provider.modes.extend(["503", "silent"])
     try:
         with start_example("celery_chat.py", places, "--concurrency", "1", "--without-mingle", **broker) as worker:
             wait_for_line(worker.stdout, "ready.")
             words = [sys.executable, "-m", "examples.celery_chat", "anna", "Is my bike ready?"]
             environ = os.environ | places.environment | broker
             with subprocess.Popen(words, cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True) as asking:
-                provider.wait_for_asked(2)  # the first request has failed, and the second hangs
+                provider.wait_for_asked(2)  # the first request has failed, and the second says nothing
                 (child,) = children(worker.pid)
                 os.kill(child, signal.SIGKILL)
                 assert asking.communicate(timeout=300)[0] == "It is ready.\n"

@@ -1,10 +1,12 @@
-"""The blocking chat: a turn, its retry, and its errors, as a client of it sees them."""
+"""The blocking chat: a turn, its retry, its stop, and its errors, as a client of it sees them."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
 from support.example_processes import Places, serve_example
+
+from redismem.blocking import Memory
 
 
 def test_a_turn_is_answered_once_and_failures_are_statuses(places: Places) -> None:
@@ -14,7 +16,7 @@ def test_a_turn_is_answered_once_and_failures_are_statuses(places: Places) -> No
         provider.mode = "401"
         failed = client.post("/chats/anna/turns", json=turn)
         assert (failed.status_code, failed.json()["detail"]) == (502, "the model gave no answer")
-        provider.mode, provider.text = "ok", "Yes, within a week."
+        provider.mode, provider.pieces = "ok", ["Yes, ", "within ", "a week."]
         for _ in range(2):  # the second is a retry of a turn that was answered
             assert client.post("/chats/anna/turns", json=turn).json() == {"reply": "Yes, within a week."}
         assert len(provider.asked) == 2
@@ -22,19 +24,38 @@ def test_a_turn_is_answered_once_and_failures_are_statuses(places: Places) -> No
         stored = client.get("/chats/anna").json()["messages"]
         assert [message["content"] for message in stored] == [turn["text"], "Yes, within a week."]
 
-        provider.mode = "hang"
+        provider.mode = "silent"
         second = {"id": "turn-2", "text": "And tricycles?"}
         with ThreadPoolExecutor() as pool:
             both = [pool.submit(client.post, "/chats/anna/turns", json=second) for _ in range(2)]
-            provider.wait_for_asked(4)
+            provider.wait_for_asked(3)
             provider.release()
-        assert sorted(future.result().status_code for future in both) == [200, 409]  # a retry was too early
-        assert client.post("/chats/anna/turns", json=second).status_code == 200
-        assert len(client.get("/chats/anna").json()["messages"]) == 4
+        replies = [future.result() for future in both]
+        assert [answer.status_code for answer in replies] == [200, 200]  # the retry waited for the answer
+        assert replies[0].json() == replies[1].json()
+        assert (len(provider.asked), len(client.get("/chats/anna").json()["messages"])) == (3, 4)
+
+        third = {"id": "turn-3", "text": "And unicycles?"}
+        with ThreadPoolExecutor() as pool, Memory.connect(places.redis_url, namespace=places.namespace) as memory:
+            provider.hold()
+            provider.mode = "hang"  # after two pieces
+            asking = pool.submit(client.post, "/chats/anna/turns", json=third)
+            provider.wait_for_asked(4)
+            told = memory.session("anna").follow(turn="turn-3")
+            said = ""
+            while said != "Yes, within ":
+                said += next(told)[1].get("delta", "")
+            assert client.post("/chats/anna/stop").json() == {"stopped": True}
+            provider.release()
+            assert asking.result().json() == {"reply": "Yes, within "}
+        assert client.post("/chats/anna/stop").json() == {"stopped": False}
+        provider.mode = "break"
+        assert client.post("/chats/anna/turns", json=turn | {"id": "turn-4"}).status_code == 502
+        assert client.post("/chats/anna/turns", json=turn | {"id": "turn-4"}).json() == {"reply": "Yes, within "}
 
         other = client.post("/chats/anna/turns", json=turn | {"text": "Something else"})
         assert other.status_code == 422  # an id names one question
-        assert client.post("/chats/anna/turns", json={"id": "turn-3"}).status_code == 422
-        assert client.post("/chats/anna/turns", json={"id": "turn-3", "text": "x" * 9_000_000}).status_code == 413
+        assert client.post("/chats/anna/turns", json={"id": "turn-5"}).status_code == 422
+        assert client.post("/chats/anna/turns", json={"id": "turn-5", "text": "x" * 9_000_000}).status_code == 413
         assert client.delete("/chats/anna").status_code == 204
         assert client.get("/chats/anna").status_code == 404

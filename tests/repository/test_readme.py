@@ -16,7 +16,7 @@ from redismem import Settings
 from redismem.blocking.memory import Memory
 
 ROOT = Path(__file__).parents[2]
-README_LINES, CLAIMS_COUNT = 120, 6
+README_LINES, CLAIMS_COUNT = 120, 7
 
 
 def table() -> str:
@@ -79,7 +79,7 @@ def test_a_turn_may_be_retried_as_the_quickstart_says(redis_server: RedisServer,
 {retried_turn()}
 async def main() -> None:
     async with Memory.connect(namespace="again") as memory:
-        print(await turn(memory, "t1", "hello"), await turn(memory, "t1", "hello"), sep="; ")
+        print(await answer(memory, "t1", "hello"), await answer(memory, "t1", "hello"), sep="; ")
         print(*[message.content for message in await memory.session("user-42").messages()], sep="; ")
 
 asyncio.run(main())

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "quickstart.md", *sorted((ROOT / "docs" / "howto").glob("*.md"))]
+FIRST = [ROOT / "README.md", ROOT / "docs" / "quickstart.md", ROOT / "docs" / "turns.md"]
+PAGES = [*FIRST, *sorted((ROOT / "docs" / "howto").glob("*.md"))]
 MEAN_WORDS, MOST_WORDS = 18, 35
 
 
