@@ -1,7 +1,7 @@
 """An agent on the terminal whose tools need approval. It stops with a question, and any process takes the answer.
 
-A turn does not wait for a person. It ends with the state `waiting`, and with the calls that wait in the `plan`. The answer
-begins the next turn, which stores the calls with their results in one step.
+A turn does not wait for a person. It ends with the state `waiting`, and with the calls that wait in the `plan`. The
+answer begins the next turn, which stores the calls with their results in one step.
 
     python -m examples.approval_agent order-7 "Refund 20 and 35 euros"
     python -m examples.approval_agent order-7 yes

@@ -1,7 +1,7 @@
 """Answers in the background, by Celery: a task runs a turn, and the process that asked follows it.
 
-The id of the task is the id of the turn. So a task that is retried, or redelivered because its worker was killed, doubles
-nothing. The reply is not a result of the task, which Celery would log and keep: it is in the chat.
+The id of the task is the id of the turn. So a task that is retried, or redelivered because its worker was killed,
+doubles nothing. The reply is not a result of the task, which Celery would log and keep: it is in the chat.
 
     celery -A examples.celery_chat worker --loglevel INFO
     python -m examples.celery_chat anna "Is my bike ready?"

@@ -1,4 +1,4 @@
-"""An agent whose tools need approval: the answer arrives in another process, and the turn of a killed one leaves no refund."""
+"""An agent whose tools need approval: the answer arrives in another process, and a killed one refunds nothing twice."""
 
 from __future__ import annotations
 
