@@ -35,13 +35,24 @@ def test_a_turn_is_answered_once_and_failures_are_statuses(places: Places) -> No
         assert replies[0].json() == replies[1].json()
         assert (len(provider.asked), len(client.get("/chats/anna").json()["messages"])) == (3, 4)
 
-        third = {"id": "turn-3", "text": "And unicycles?"}
+        other = client.post("/chats/anna/turns", json=turn | {"text": "Something else"})
+        assert other.status_code == 422  # an id names one question
+        assert client.post("/chats/anna/turns", json={"id": "turn-5"}).status_code == 422
+        assert client.post("/chats/anna/turns", json={"id": "turn-5", "text": "x" * 9_000_000}).status_code == 413
+        assert client.delete("/chats/anna").status_code == 204
+        assert client.get("/chats/anna").status_code == 404
+
+
+def test_a_stop_keeps_what_was_said_and_so_does_a_failure(places: Places) -> None:
+    provider = places.provider
+    provider.pieces = ["Yes, ", "within ", "a week."]
+    with serve_example("flask_chat.py", places) as client:
+        turn = {"id": "turn-1", "text": "And unicycles?"}
         with ThreadPoolExecutor() as pool, Memory.connect(places.redis_url, namespace=places.namespace) as memory:
-            provider.hold()
             provider.mode = "hang"  # after two pieces
-            asking = pool.submit(client.post, "/chats/anna/turns", json=third)
-            provider.wait_for_asked(4)
-            told = memory.session("anna").follow(turn="turn-3")
+            asking = pool.submit(client.post, "/chats/anna/turns", json=turn)
+            provider.wait_for_asked(1)
+            told = memory.session("anna").follow(turn="turn-1")
             said = ""
             while said != "Yes, within ":
                 said += next(told)[1].get("delta", "")
@@ -50,12 +61,5 @@ def test_a_turn_is_answered_once_and_failures_are_statuses(places: Places) -> No
             assert asking.result().json() == {"reply": "Yes, within "}
         assert client.post("/chats/anna/stop").json() == {"stopped": False}
         provider.mode = "break"
-        assert client.post("/chats/anna/turns", json=turn | {"id": "turn-4"}).status_code == 502
-        assert client.post("/chats/anna/turns", json=turn | {"id": "turn-4"}).json() == {"reply": "Yes, within "}
-
-        other = client.post("/chats/anna/turns", json=turn | {"text": "Something else"})
-        assert other.status_code == 422  # an id names one question
-        assert client.post("/chats/anna/turns", json={"id": "turn-5"}).status_code == 422
-        assert client.post("/chats/anna/turns", json={"id": "turn-5", "text": "x" * 9_000_000}).status_code == 413
-        assert client.delete("/chats/anna").status_code == 204
-        assert client.get("/chats/anna").status_code == 404
+        assert client.post("/chats/anna/turns", json=turn | {"id": "turn-2"}).status_code == 502
+        assert client.post("/chats/anna/turns", json=turn | {"id": "turn-2"}).json() == {"reply": "Yes, within "}
