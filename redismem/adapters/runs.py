@@ -35,7 +35,7 @@ class Run:
         return count if is_question else 0
 
 
-_run: ContextVar[Run | None] = ContextVar("redismem.adapters.run", default=None)
+_runs: ContextVar[tuple[Run, ...]] = ContextVar("redismem.adapters.runs", default=())
 
 
 @contextlib.asynccontextmanager
@@ -47,15 +47,14 @@ async def begin_run(
     `keys` are the messages of the question as the framework compares them.
     """
     async with session.turn(*question, **options) as turn:
-        outer = _run.get()
-        _run.set(Run(session, turn, [*keys]))
+        outer = _runs.get()
+        _runs.set((*outer, Run(session, turn, [*keys])))
         try:
             yield turn
         finally:
-            _run.set(outer)
+            _runs.set(outer)
 
 
 def run_of(session: Session) -> Run | None:
     """Return the run whose turn of this session the caller is in, if it is in one."""
-    run = _run.get()
-    return run if run is not None and run.session is session else None
+    return next((run for run in _runs.get() if run.session is session), None)

@@ -103,6 +103,8 @@ class Beginning:
             try:
                 return await self._try()
             except TurnKnown as known:
+                if known.how == "running" and not await end_if_dead(self.host.store, self.host.calls.keys):
+                    continue
                 await self._check_again(known)
             except TurnBusy as busy:
                 if busy.turn and not busy.left_ms and not await end_if_dead(self.host.store, self.host.calls.keys):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 from typing import Any
 
 import pytest
 from support.checks import until
-from support.conversations import user_message
+from support.conversations import contents, user_message
 from support.told import ASK, answer, events_of, has_heard, text_of
 
 from redismem import (
@@ -16,6 +17,7 @@ from redismem import (
     Session,
     SessionNotFound,
     Settings,
+    TurnKnown,
     TurnLost,
 )
 
@@ -109,3 +111,25 @@ async def test_a_dead_turn_is_ended_by_who_follows_or_begins(redis_server: Any, 
         with pytest.raises(TurnLost):
             await turn.__aexit__(None, None, None)
         assert len((await session.read()).messages) == 2
+
+
+async def test_a_dead_turn_that_has_said_nothing_begins_again_under_its_id(redis_server: Any, namespace: str) -> None:
+    settings = Settings(live_lease_s=0.3)
+    async with (
+        Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory,
+        Memory.connect(redis_server.url, namespace=namespace, settings=settings) as other,
+    ):
+        turn = memory.session("user-42").turn(ASK, id="t1")
+        await turn.__aenter__()
+        turn._live.end(turn._writing)  # its process says nothing more
+
+        async def try_again() -> bool:
+            with contextlib.suppress(TurnKnown):
+                await answer(other.session("user-42"), "t1", "Paris")
+                return True
+            return False
+
+        await until(try_again, 20)
+        with pytest.raises(TurnLost):
+            await turn.__aexit__(None, None, None)
+        assert contents((await other.session("user-42").read()).messages) == [ASK["content"], "Paris"]

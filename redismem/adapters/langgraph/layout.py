@@ -8,6 +8,7 @@ blobs of its channels.
     w:<namespace> <checkpoint id> <task id> <idx>  member: one pending write
     r:<run id> <namespace> <checkpoint id>         member: a checkpoint of a run
     v                                              field: random bytes, new with each change of the checkpoints
+    t                                              field: the generation of the last turn, which fences its writes
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ CHECKPOINTS = b"c:"
 WRITES = b"w:"
 RUNS = b"r:"
 REVISION = b"v"
+TURN = b"t"
 Entry = tuple[bytes, bytes | None]
 
 

@@ -81,6 +81,18 @@ class Opening:
         async for item in make(memory):
             yield item
 
+    def for_loop(self) -> Memory:
+        """Return the async memory.
+
+        Raises:
+            TypeError: there is only a blocking one.
+            RuntimeError: the saver or store is closed.
+        """
+        memory = self._for_loop()
+        if memory is None:
+            raise TypeError("the memory is a blocking one: use turn(), or pass a redismem.Memory")
+        return memory
+
     def close(self) -> None:
         """Close the blocking memory, if the saver or store opened it. The next call is refused."""
         if not self._is_given:
@@ -109,6 +121,10 @@ class Opening:
         return (Settings.given(None).url if self._url is None else self._url) in (None, EMBEDDED)
 
     def _awaited(self) -> Memory:
+        return cast("Memory", _Awaited(self.blocking()))
+
+    def blocking(self) -> blocking.Memory:
+        """Return the blocking memory. Raises TypeError or RuntimeError, as `run`."""
         self._refuse_closed()
         if self._is_given and self._blocking is None:
             raise TypeError(
@@ -118,7 +134,7 @@ class Opening:
         with self._lock:  # LangGraph calls from many threads
             if self._blocking is None:
                 self._blocking = blocking.Memory.connect(self._url)
-            return cast("Memory", _Awaited(self._blocking))
+            return self._blocking
 
 
 class Closes:
@@ -159,6 +175,9 @@ class _Awaited:
 
     def record(self, *arguments: Any, **options: Any) -> _Awaited:
         return _Awaited(self._target.record(*arguments, **options))
+
+    def session(self, *arguments: Any, **options: Any) -> _Awaited:
+        return _Awaited(self._target.session(*arguments, **options))
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._target, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -18,11 +19,12 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from redismem import InvalidSettings, Memory, blocking
-from redismem.adapters.langgraph import upkeep
+from redismem import InvalidSettings, Memory, RedismemError, Turn, blocking
+from redismem.adapters.langgraph import turns, upkeep
 from redismem.adapters.langgraph.opening import Closes, Opening, check_ttl
 from redismem.adapters.langgraph.strict import AllowedType, StrictSerializer
 from redismem.adapters.langgraph.threads import SaverOptions, Threads
+from redismem.blocking.turns import Turn as BlockingTurn
 
 _VERSION_DIGITS = 10
 
@@ -198,6 +200,49 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
         """Store the writes of a task. See `put_writes`."""
         await self._opening.arun(lambda memory: self._threads(memory).put_writes(config, writes, task_id, task_path))
 
+    @contextlib.asynccontextmanager
+    async def aturn(self, config: RunnableConfig, *, id: str, **options: Any) -> AsyncIterator[Turn]:
+        """Let one run at a time write a thread: `async with saver.aturn(config, id="…")` around `graph.ainvoke`.
+
+        A second one is refused on entry, before a node runs. What a run stores after another one has begun is refused.
+
+        Args:
+            config: The thread.
+            id: The name of the turn: 1 to 256 bytes. To answer an interrupt, its id.
+
+        Takes `when_busy` and `wait_s` of `redismem.Session.turn`, and raises its errors.
+
+        Raises:
+            TurnBusy: Another run of this thread goes on. Nothing was written.
+            TurnKnown: A turn with this id runs or has ended. One that failed before another one begins again.
+            TurnLost: Another process has ended this turn.
+            RecordConflict: In the block: another turn has begun since, and nothing was written.
+            TypeError: The memory is a blocking one.
+        """
+        threads = self._threads(self._opening.for_loop())
+        session = threads.session_of(config)
+        async with session.turn(turns.question(id), id=id, **options) as turn:
+            with turns.entered(await threads.take_turn(config, self, turn.generation)):
+                yield turn
+        if len(turn.context.messages) > turns.KEPT_COUNT:
+            with contextlib.suppress(RedismemError):  # the next turn does it
+                await session.prune(1)
+
+    @contextlib.contextmanager
+    def turn(self, config: RunnableConfig, *, id: str, **options: Any) -> Iterator[BlockingTurn]:
+        """Let one run at a time write a thread: `with saver.turn(config, id="…")` around `graph.invoke`.
+
+        See `aturn`. A stop does not cancel such a run.
+        """
+        session: Any = self._threads(self._opening.blocking()).session_of(config)  # type: ignore[arg-type]
+        with session.turn(turns.question(id), id=id, **options) as turn:
+            take = partial(_take_turn, self._threads, config, self, turn.generation)
+            with turns.entered(self._opening.run(take)):
+                yield turn
+        if len(turn.context.messages) > turns.KEPT_COUNT:
+            with contextlib.suppress(RedismemError):
+                session.prune(1)
+
     def delete_thread(self, thread_id: str) -> None:
         """Remove a thread: checkpoints, values and writes.
 
@@ -287,8 +332,16 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
         return f"{int(number) + 1:0{max(len(number), _VERSION_DIGITS)}}.{random.getrandbits(32):08x}"
 
     def _threads(self, memory: Memory) -> Threads:
-        return Threads(memory, SaverOptions(self.serde, self._key_prefix, self._ttl_s, self._renew, self._owner_key))
+        options = SaverOptions(self.serde, self._key_prefix, self._ttl_s, self._renew, self._owner_key)
+        return Threads(memory, options, turns.running_of(self))
 
 
 async def _check_answer(make: Any, memory: Memory) -> None:
     await make(memory).record("setup").exists()
+
+
+async def _take_turn(
+    make: Any, config: RunnableConfig, saver: RedismemSaver, generation: str, memory: Memory
+) -> turns.Running:
+    threads: Threads = make(memory)
+    return await threads.take_turn(config, saver, generation)

@@ -22,10 +22,10 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from redismem import InvalidRecord, InvalidSessionId, Memory, RecordConflict
-from redismem.adapters.langgraph import layout
+from redismem import InvalidRecord, InvalidSessionId, Memory, RecordConflict, Session
+from redismem.adapters.langgraph import layout, turns
 from redismem.adapters.langgraph.layout import ThreadNamespace
-from redismem.adapters.sessions import join_id, read_or_begin, split_id
+from redismem.adapters.sessions import join_id, make_policy, read_or_begin, split_id
 from redismem.record import Change, Found, Record, Traced
 
 _PAGE_LIMIT = 64
@@ -50,6 +50,8 @@ class Threads:
 
     memory: Memory
     options: SaverOptions
+    running: tuple[turns.Running, ...] = ()
+    """The turns that the caller is in."""
 
     def record(self, thread_id: object, owner: str | None = None) -> Record:
         """Return the record of a thread.
@@ -57,9 +59,16 @@ class Threads:
         Raises:
             InvalidSessionId: the id is empty, or no string, integer or UUID.
         """
+        return self.memory.record(self._id(thread_id), owner=owner, ttl_s=self.options.ttl_s)
+
+    def session(self, thread_id: object, owner: str | None = None) -> Session:
+        """Return the session beside a thread, which has the thread's turns."""
+        policy = make_policy(self.options.ttl_s, summarise=False)
+        return self.memory.session(self._id(thread_id, "turns"), policy=policy, owner=owner)
+
+    def _id(self, thread_id: object, source: str | None = None) -> str:
         text = str(thread_id) if isinstance(thread_id, int | UUID) else thread_id
-        record_id = join_id(self.options.key_prefix, text)  # type: ignore[arg-type]
-        return self.memory.record(record_id, owner=owner, ttl_s=self.options.ttl_s)
+        return join_id(self.options.key_prefix, text, source)  # type: ignore[arg-type]
 
     def _place(self, config: RunnableConfig) -> ThreadNamespace:
         configurable = _configurable(config)
@@ -67,8 +76,20 @@ class Threads:
 
     def _named(self, config: RunnableConfig) -> Record:
         """Return the record of the thread that a config names. It belongs to the owner in the config, if it has one."""
+        return self.record(*self._names(config))
+
+    def _names(self, config: RunnableConfig) -> tuple[object, str | None]:
         configurable, key = _configurable(config), self.options.owner_key
-        return self.record(configurable["thread_id"], None if key is None else configurable.get(key))
+        return configurable["thread_id"], None if key is None else configurable.get(key)
+
+    def session_of(self, config: RunnableConfig) -> Session:
+        """Return the session beside the thread that a config names."""
+        return self.session(*self._names(config))
+
+    async def take_turn(self, config: RunnableConfig, saver: object, generation: str) -> turns.Running:
+        """Fence the writes of earlier turns of a thread. Raises RecordConflict if a later one has begun."""
+        record = self._named(config)
+        return turns.Running(saver, record.id, await turns.take(record, generation))
 
     async def put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
@@ -84,15 +105,18 @@ class Threads:
         stored = layout.value_names(place, checkpoint, everywhere) - new.keys()
         # A channel without a value has no field: reads take both for empty.
         empty = {place.blob(*each) for each in versions.items()} - new.keys()
-        change = replace(bare, present=[*bare.present, *stored], sets={**bare.sets, **new}, drops=empty)
+        equals = turns.fence(record, self.running)
+        change = replace(bare, equals=equals, present=[*bare.present, *stored], sets={**bare.sets, **new}, drops=empty)
         try:
             await record.write(change)
-        except RecordConflict:
+        except RecordConflict as conflict:
+            _check_fence(conflict)
             whole = {**bare.sets, **layout.encode_values(serde, place, checkpoint, everywhere)}
             change = replace(change, present=[*bare.present, layout.REVISION], sets=whole)
             try:
                 await record.write(change)
-            except RecordConflict:
+            except RecordConflict as again:
+                _check_fence(again)
                 lost = "the thread was deleted or pruned while the run went on, so its checkpoint would lack values"
                 raise RecordConflict(lost, record_id=record.id) from None
         return place.config(checkpoint["id"])
@@ -111,7 +135,14 @@ class Threads:
             name = place.write(checkpoint_id, task_id, idx)
             (sets_once if idx >= 0 else sets)[name] = layout.encode_write(channel, task_path, packed)
         if writes:
-            await self._named(config).write(Change(sets=sets, sets_once=sets_once, adds=[*sets, *sets_once]))
+            record = self._named(config)
+            equals = turns.fence(record, self.running)
+            change = Change(equals=equals, sets=sets, sets_once=sets_once, adds=[*sets, *sets_once])
+            try:
+                await record.write(change)
+            except RecordConflict as conflict:
+                _check_fence(conflict)
+                raise
 
     async def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Read one checkpoint, or the newest of its namespace, with its values and writes: one round trip."""
@@ -266,6 +297,11 @@ def _naming(place: ThreadNamespace) -> Iterator[None]:
         yield
     except InvalidRecord as refused:
         raise InvalidRecord(f"thread {place.thread_id!r}: {refused.text}") from None
+
+
+def _check_fence(conflict: RecordConflict) -> None:
+    if conflict.field == layout.TURN:
+        raise RecordConflict(turns.LOST, record_id=conflict.record_id, field=layout.TURN) from None
 
 
 def _configurable(config: RunnableConfig) -> Mapping[str, Any]:

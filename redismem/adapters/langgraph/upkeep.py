@@ -18,7 +18,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from redismem.adapters.langgraph import layout
 from redismem.adapters.langgraph.layout import ThreadNamespace
 from redismem.adapters.langgraph.threads import Threads, pages, walk
-from redismem.errors import RecordConflict
+from redismem.errors import CorruptSession, RecordConflict
 from redismem.record import Change, Head, Record, RecordEntry
 
 _CHANGE_COUNT = 5_000
@@ -73,8 +73,14 @@ async def _guard(record: Record, remove: Callable[[_Guarded], Awaitable[None]]) 
 
 
 async def delete(threads: Threads, thread_id: object) -> None:
-    """Remove a thread: checkpoints, values, writes, runs."""
-    await threads.record(thread_id).clear()
+    """Remove a thread: checkpoints, values, writes, runs, turns."""
+    record = threads.record(thread_id)
+    had_turns = False
+    with contextlib.suppress(CorruptSession):
+        had_turns = await record.get(layout.TURN) != [None]
+    await record.clear()
+    if had_turns:
+        await threads.session(thread_id).clear()
 
 
 async def delete_runs(threads: Threads, run_ids: Sequence[str]) -> None:
