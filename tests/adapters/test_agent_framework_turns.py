@@ -10,7 +10,7 @@ import pytest
 from agent_framework import Agent, AgentSession, BaseChatClient, ChatResponse, Content, Message
 
 from examples.agent_framework_approval import ScriptedClient, refund
-from redismem import Memory, Settings, TurnKnown, TurnLost
+from redismem import Memory, TurnKnown, TurnLost
 from redismem.adapters.agent_framework import HistoryProvider
 
 ASK = "Are you open on Sunday?"
@@ -29,10 +29,9 @@ class Echo(BaseChatClient[Any]):
 @pytest.fixture
 async def histories(redis_server: Any, namespace: str) -> AsyncIterator[list[HistoryProvider]]:
     """The provider of two processes."""
-    settings = Settings(live_lease_s=0.5)
     async with (
-        Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory,
-        Memory.connect(redis_server.url, namespace=namespace, settings=settings) as other,
+        Memory.connect(redis_server.url, namespace=namespace) as memory,
+        Memory.connect(redis_server.url, namespace=namespace) as other,
     ):
         yield [HistoryProvider(memory=each) for each in (memory, other)]
 

@@ -14,6 +14,7 @@ import pytest
 import redis.asyncio
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
+from support.checks import until
 from support.redis_server import RedisServer
 
 from redismem import Memory, RecordConflict, RedismemError, Settings, TurnBusy, TurnKnown, TurnLost, blocking
@@ -49,18 +50,20 @@ def compile_graph(saver: Any, raw: Any, thread_id: str) -> Any:
 
 async def resume(saver: Any, raw: Any, thread_id: str, id: str) -> str:
     """Answer the interrupt, and return the name of what came of it."""
+    came = "stopped"
     try:
         async with saver.aturn(place(thread_id), id=id):
             graph = compile_graph(saver, raw, thread_id)
-            return str((await graph.ainvoke(Command(resume="yes"), place(thread_id)))["paid"])
+            came = (await graph.ainvoke(Command(resume="yes"), place(thread_id)))["paid"]
     except RedismemError as refused:
         await raw.rpush(f"refused:{thread_id}", "")
         return type(refused).__name__
+    return came
 
 
-async def work(url: str, port: str, namespace: str, name: str) -> None:
+async def work(url: str, port: str, namespace: str, name: str, lease_s: str) -> None:
     """A process that resumes the thread of each line of its input: once for all, or under a name of its own."""
-    memory = Memory.connect(url, namespace=namespace, settings=Settings(live_lease_s=LEASE_S))
+    memory = Memory.connect(url, namespace=namespace, settings=Settings(live_lease_s=float(lease_s)))
     async with memory, redis.asyncio.Redis(port=int(port)) as raw:
         for line in iter(sys.stdin.readline, ""):
             thread_id = line.strip()
@@ -72,9 +75,9 @@ async def work(url: str, port: str, namespace: str, name: str) -> None:
 PROGRAM = "import asyncio, sys; from adapters.test_langgraph_turns import work; asyncio.run(work(*sys.argv[1:]))"
 
 
-async def start(server: RedisServer, namespace: str, name: str) -> Any:
+async def start(server: RedisServer, namespace: str, name: str, lease_s: float = 15) -> Any:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PROGRAM, server.url, str(server.port), namespace, name),
+        *(sys.executable, "-c", PROGRAM, server.url, str(server.port), namespace, name, str(lease_s)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=ROOT,
@@ -134,21 +137,21 @@ async def test_of_two_processes_that_resume_one_interrupt_at_once_one_pays(
 async def test_a_process_that_dies_while_it_pays_leaves_the_turn_to_the_next(
     redis_server: RedisServer, namespace: str, raw: Any, savers: list[Any]
 ) -> None:
-    process = await start(redis_server, namespace, "a")
+    process = await start(redis_server, namespace, "a", LEASE_S)
     await ask(savers[0], raw, "1")
     telling = asyncio.create_task(tell(process, "1"))
-    while await raw.get("paid:1") is None:  # noqa: ASYNC110 (of another process)
-        await asyncio.sleep(0.005)
+    await until(lambda: raw.get("paid:1"), WAIT_S)
     assert await resume(savers[0], raw, "1", "approve") == "TurnKnown"
     await raw.delete("refused:1")
     process.kill()
     await process.wait()
     telling.cancel()
     await raw.rpush("refused:1", "")
-    async with asyncio.timeout(WAIT_S):
-        while (told := await resume(savers[0], raw, "1", "approve")) != "yes":
-            assert told == "TurnKnown"  # until the lease has ended
-            await asyncio.sleep(0.05)
+
+    async def resume_again() -> bool:
+        return await resume(savers[0], raw, "1", "approve") == "yes"  # TurnKnown until the lease has ended
+
+    await until(resume_again, WAIT_S)
     snapshot = await compile_graph(savers[1], raw, "1").aget_state(place("1"))
     assert snapshot.values == {"paid": "yes"}
 
@@ -168,6 +171,27 @@ async def test_what_a_run_stores_after_another_turn_has_begun_is_refused(raw: An
         await turn.__aexit__(None, None, None)
     assert [each.checkpoint["id"] async for each in savers[1].alist(place("1"))] == ["1"]
     await savers[1].aput(config, checkpoint | {"id": "3"}, {}, {})  # a writer without a turn is as free as before
+
+
+async def test_a_run_stops_the_one_that_goes_on_and_goes_on_itself(raw: Any, savers: list[Any]) -> None:
+    await ask(savers[0], raw, "1")
+    paying = asyncio.create_task(resume(savers[0], raw, "1", "a"))
+    await until(lambda: raw.get("paid:1"))
+    async with savers[1].aturn(place("1"), id="b", when_busy="interrupt"):
+        assert await paying == "stopped"
+        graph = compile_graph(savers[1], raw, "1")
+        assert (await graph.aget_state(place("1"))).interrupts  # the payment was cancelled, so it is still to come
+        await raw.rpush("refused:1", "")
+        assert (await graph.ainvoke(Command(resume="later"), place("1")))["paid"] == "later"
+
+
+async def test_a_turn_begins_in_a_thread_that_cannot_be_read(raw: Any, namespace: str, savers: list[Any]) -> None:
+    await ask(savers[0], raw, "1")
+    for key in await raw.keys(f"*{namespace}:*record:langgraph:1"):
+        await raw.set(key, "damaged")
+    async with savers[1].aturn(place("1"), id="anew"):
+        result = await compile_graph(savers[1], raw, "1").ainvoke({"paid": "no"}, place("1"))
+    assert result["__interrupt__"]
 
 
 async def test_threads_are_deleted_and_forgotten_with_their_turns_and_many_turns_leave_little(

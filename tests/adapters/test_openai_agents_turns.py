@@ -10,7 +10,7 @@ import pytest
 from agents import Agent, Runner, RunState, function_tool, set_tracing_disabled
 from agents.testing import ScriptedModel, assistant_message, function_call
 
-from redismem import Memory, Settings, TurnBusy, TurnKnown, TurnLost
+from redismem import Memory, TurnBusy, TurnKnown, TurnLost
 from redismem.adapters import openai_agents
 
 ASK = "Are you open on Sunday?"
@@ -29,10 +29,9 @@ async def pay(order: str) -> str:
 @pytest.fixture
 async def sessions(redis_server: Any, namespace: str) -> AsyncIterator[list[Any]]:
     """One session, as two processes have it."""
-    settings = Settings(live_lease_s=0.5)
     async with (
-        Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory,
-        Memory.connect(redis_server.url, namespace=namespace, settings=settings) as other,
+        Memory.connect(redis_server.url, namespace=namespace) as memory,
+        Memory.connect(redis_server.url, namespace=namespace) as other,
     ):
         yield [openai_agents.Session("user-42", memory=each) for each in (memory, other)]
 

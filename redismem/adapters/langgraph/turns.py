@@ -10,10 +10,12 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from redismem import Message, RecordConflict
 from redismem.adapters.langgraph import layout
+from redismem.adapters.sessions import read_or_begin
 from redismem.record import Change, Record
 
 LOST = "another turn of the thread has begun since: nothing more of this run is stored"
@@ -64,7 +66,7 @@ async def take(record: Record, generation: str) -> bytes:
     """Fence the writes of earlier turns. Raises RecordConflict if a later one has begun."""
     mine = generation.encode()
     while True:
-        [other] = await record.get(layout.TURN)
+        [other] = await read_or_begin(record, partial(record.get, layout.TURN))
         if other is not None and _number(other) > _number(mine):
             raise RecordConflict(LOST, record_id=record.id, field=layout.TURN)
         unchanged: dict[str, Any] = {"absent": [layout.TURN]} if other is None else {"equals": {layout.TURN: other}}
