@@ -1,29 +1,30 @@
-"""A streaming chat on FastAPI: tools, images by reference, safe retries, errors as statuses, an archive.
+"""A chat on FastAPI whose answers stream to any process: tools, images by reference, retries, a stop, an archive.
 
-POST /chats/<chat>/turns with {"id": "…", "text": "…", "images": […]} answers with server-sent events: `text` pieces,
-then `end` or `error`. If the stream breaks off, or its error is a 409, 502 or 503, the client drops the pieces and
-sends the same turn again with the same id, to any process.
+POST /chats/<chat>/turns with {"id": "…", "text": "…", "images": […]} begins a turn and answers 202. If it gets no
+answer, or a 409 or 503, the client sends the same turn again, to any process. GET /chats/<chat>/turns/<id> streams the
+events of the turn, from its first one or behind `Last-Event-ID`, until `end`: an `EventSource` of a browser resumes by
+itself. If the `end` has the outcome failed or lost, and no `seq` of a reply, the client may send the turn again.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Header, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from openai import AsyncOpenAI
 from pydantic import BaseModel, Field
 
 from examples.fastapi_chat import images
-from examples.fastapi_chat.problems import FAILURES, problem_of
+from examples.fastapi_chat.problems import FAILURES, Refused, problem_of
 from examples.fastapi_chat.shop import Shop
-from examples.fastapi_chat.turns import Turn
-from redismem import Memory
+from examples.fastapi_chat.turns import Turns
+from redismem import Memory, RedismemError
 from redismem.workers.archive import JsonlArchive
 
 
@@ -45,16 +46,18 @@ class Services:
     """Everything that requests share."""
 
     memory: Memory
-    model: AsyncOpenAI
-    shop: Shop
+    turns: Turns
 
 
 @asynccontextmanager
 async def lifespan(_: FastAPI) -> AsyncIterator[dict[str, Services]]:
-    """Open the services for the life of the process. The memory's workers write summaries and evict idle chats."""
+    """Open the services for the life of the process. The memory's workers write summaries and evict idle chats.
+
+    The memory closes first: it stops the turns that still run, and stores what they have said.
+    """
     archive = JsonlArchive(os.environ.get("CHAT_ARCHIVE", "chats.jsonl"))
-    async with Memory.connect(workers=True, on_evict=archive) as memory, AsyncOpenAI() as model, Shop() as shop:
-        yield {"services": Services(memory, model, shop)}
+    async with AsyncOpenAI() as model, Shop() as shop, Memory.connect(workers=True, on_evict=archive) as memory:
+        yield {"services": Services(memory, Turns(model, shop))}
 
 
 async def get_services(request: Request) -> Services:
@@ -62,16 +65,30 @@ async def get_services(request: Request) -> Services:
     return services
 
 
+EventId = Annotated[str | None, Header(pattern=r"^\d+-[0-9a-f]{8}\.\d{1,10}$")]
 Shared = Annotated[Services, Depends(get_services)]
 app = FastAPI(lifespan=lifespan)
 
 
-@app.post("/chats/{chat}/turns")
-async def post_turn(chat: str, question: Question, shared: Shared) -> StreamingResponse:
+@app.post("/chats/{chat}/turns", status_code=202)
+async def post_turn(chat: str, question: Question, shared: Shared) -> dict[str, str]:
     await images.check(chat, question.images)
-    turn = Turn(shared.memory.session(chat), shared.model, shared.shop, question.id)
-    context = await turn.begin(question.message())  # before the stream begins, so that a failure is a status
-    return StreamingResponse(encode_events(turn.answer(context)), media_type="text/event-stream")
+    await shared.turns.begin(shared.memory.session(chat), question.id, question.message())
+    return {"turn": question.id}
+
+
+@app.get("/chats/{chat}/turns/{turn_id}")
+async def get_turn(chat: str, turn_id: str, shared: Shared, last_event_id: EventId = None) -> StreamingResponse:
+    session = shared.memory.session(chat)
+    if await session.turn_of(turn_id) is None:  # before the stream begins, so that it is a status
+        raise Refused(404, "there is no such turn")
+    events = session.follow(after=last_event_id, turn=turn_id)
+    return StreamingResponse(encode_events(events), media_type="text/event-stream")
+
+
+@app.post("/chats/{chat}/turns/{turn_id}/stop")
+async def post_stop(chat: str, turn_id: str, shared: Shared) -> dict[str, bool]:
+    return {"stopped": await shared.memory.session(chat).stop(turn=turn_id)}
 
 
 @app.post("/chats/{chat}/images", status_code=201)
@@ -92,20 +109,16 @@ async def delete_chat(chat: str, shared: Shared) -> Response:
     return Response(status_code=204)
 
 
-async def encode_events(texts: AsyncIterator[str]) -> AsyncIterator[str]:
-    try:
-        async for text in texts:
-            yield encode_event("text", {"text": text})
-        yield encode_event("end", {})
-    except FAILURES as error:  # the status line was sent long ago
-        yield encode_event("error", problem_of(error))
-
-
-def encode_event(name: str, document: dict[str, Any]) -> str:
-    return f"event: {name}\ndata: {json.dumps(document)}\n\n"
+async def encode_events(events: AsyncGenerator[tuple[str, dict[str, Any]], None]) -> AsyncIterator[str]:
+    async with aclosing(events):
+        with suppress(RedismemError):  # an outage: the browser comes again with the last id
+            async for event_id, event in events:
+                head = f"id: {event_id}\n" if event_id else ""  # without one, the browser keeps the id before
+                yield f"{head}data: {json.dumps(event)}\n\n"
 
 
 async def tell_failure(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, FAILURES)
     problem = problem_of(error)
     headers = {"Retry-After": "1"} if problem["status"] == 503 else {}
     return JSONResponse(problem, problem["status"], headers)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from openai import OpenAIError
-
-from redismem import Conflict, IdReused, RedismemError, SessionNotFound, StoreUnavailable, TooLarge, Unconfirmed
+from redismem import IdReused, RedismemError, SessionNotFound, StoreUnavailable, TooLarge, TurnBusy, Unconfirmed
 
 log = logging.getLogger("uvicorn.error")
 
@@ -20,11 +18,11 @@ class Refused(Exception):
         self.status = status
 
 
-FAILURES: tuple[type[Exception], ...] = (RedismemError, OpenAIError, Refused)
+FAILURES = (RedismemError, Refused)
 STATUSES: dict[type[Exception], int] = {
     SessionNotFound: 404,
-    Conflict: 409,  # another turn of this chat was faster,
-    IdReused: 409,  # or another try of this turn
+    TurnBusy: 409,  # other turns of this chat took too long
+    IdReused: 422,  # the id was used for another question
     TooLarge: 413,
     ValueError: 422,  # InvalidMessage, InvalidState, InvalidSessionId
     StoreUnavailable: 503,
@@ -32,13 +30,10 @@ STATUSES: dict[type[Exception], int] = {
 }
 
 
-def problem_of(error: Exception) -> dict[str, Any]:
+def problem_of(error: RedismemError | Refused) -> dict[str, Any]:
     """Return the status and text to send to the client."""
     if isinstance(error, Refused):
         return {"status": error.status, "detail": str(error)}
-    if not isinstance(error, RedismemError):
-        log.warning("the model failed: %s", type(error).__name__)  # its own text may quote the conversation
-        return {"status": 502, "detail": "the model gave no answer"}
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 500)
     if status >= 500:
         log.error("%s", error)  # no error of redismem contains message text

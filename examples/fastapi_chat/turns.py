@@ -1,89 +1,90 @@
-"""A turn: store the question, run the model and its tools, and store each step.
+"""A turn: run the model and its tools, in a task that outlives the request, and pass on what they say.
 
-Any process can continue a turn that broke off, from its last stored step. The question and the results of tools have
-ids, made of the turn's id and the tool call's, so they are stored once. A step of the model is stored only if nothing
-was appended since the model was asked.
+Each step with tools is stored at once, the text of the answer at the end. If the process dies, the steps stay. The same
+turn, sent again to any process, goes on behind them, unless a part of the answer is stored as its reply.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from openai import AsyncOpenAI
-from openai.lib.streaming.chat import AsyncChatCompletionStream
+from openai.types.chat import ParsedChatCompletionMessage
 
 from examples.fastapi_chat import images
 from examples.fastapi_chat.problems import Refused
 from examples.fastapi_chat.shop import TOOLS, Shop
-from redismem import Conflict, Context, IdReused, Session
+from redismem import Session, Turn, TurnKnown
 
 MODEL = os.environ.get("OPENAI_MODEL", "gpt-5-mini")
 SYSTEM: Any = {"role": "system", "content": "You answer customers of a bicycle shop, in two sentences at most."}
 STEPS_LIMIT = 6
-"""A step with tools is two appends. A session remembers its last 16 appends, so those of a turn fit."""
+log = logging.getLogger("uvicorn.error")
 
 
-class Turn:
-    """One turn of a chat."""
+class Turns:
+    """The turns that this process runs."""
 
-    def __init__(self, session: Session, model: AsyncOpenAI, shop: Shop, id: str) -> None:
-        self._session = session
+    def __init__(self, model: AsyncOpenAI, shop: Shop) -> None:
         self._model = model
         self._shop = shop
-        self._id = id
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def begin(self, question: dict[str, Any]) -> Context:
-        """Store the question, once however often the turn is sent, and return the context after it."""
+    async def begin(self, session: Session, turn_id: str, question: dict[str, Any]) -> None:
+        """Begin a turn, and return once it runs. One that runs already or has ended is left alone.
+
+        Raises the errors of `Session.turn`.
+        """
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._run(session, turn_id, question, begun))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await asyncio.shield(begun)
+
+    async def _run(self, session: Session, turn_id: str, question: dict[str, Any], begun: asyncio.Future[None]) -> None:
         try:
-            return await self._session.append_and_read(question, id=f"{self._id}:user")
-        except IdReused:
-            raise Refused(422, "this id was used for another question") from None
+            async with session.turn(question, id=turn_id, when_busy="wait") as turn:
+                begun.set_result(None)
+                await self._answer(session, turn)
+        except TurnKnown:
+            begun.set_result(None)
+        except Exception as error:
+            if not begun.done():
+                begun.set_exception(error)
+            else:  # the last event says that the turn has failed
+                log.warning("a turn failed: %s", type(error).__name__)  # the text of a model may quote the conversation
 
-    async def answer(self, context: Context) -> AsyncIterator[str]:
-        """Yield the text of the answer, beginning with the steps that an earlier try has stored."""
-        assert context.receipt is not None  # an append always has one
-        asked_seq = context.receipt.last_seq
-        steps = [message for message in context.messages if message.seq > asked_seq and message.role == "assistant"]
-        for stored in steps:
-            yield stored.content or ""
-        for step in range(len(steps), STEPS_LIMIT + 1):
-            last = context.messages[-1]
-            if last.tool_calls:
-                context = await self._run_tools(last.tool_calls, context)
-            elif last.role == "assistant":
+    async def _answer(self, session: Session, turn: Turn) -> None:
+        context = turn.context
+        for step in range(STEPS_LIMIT + 1):
+            messages = await images.load(session.id, context.to_openai())
+            message = await self._ask(turn, messages, may_call=step < STEPS_LIMIT)
+            if not message.tool_calls:
                 return
-            finish_reason = None
-            async with await self._ask(context, may_call=step < STEPS_LIMIT) as stream:
-                async for event in stream:
-                    if event.type == "content.delta":
-                        yield event.delta
-                    elif event.type == "chunk" and event.chunk.choices:
-                        finish_reason = event.chunk.choices[0].finish_reason
-                if finish_reason is None:
-                    raise Refused(502, "the model's answer broke off")
-                message = (await stream.get_final_completion()).choices[0].message
-            if not (message.content or message.refusal or message.tool_calls):
-                raise Refused(502, "the model gave an empty answer")  # providers refuse one in later requests
-            context = await self._session.append_and_read(message, expect=context)
+            calls = [call.model_dump() for call in message.tool_calls]
+            for call in calls:
+                told = {"type": "tool_call", "id": call["id"], "name": call["function"]["name"], "done": True}
+                await turn.write(told)
+            results = await self._shop.run_all(calls, turn.id)
+            await turn.append(message, *results)
+            context = await session.read()
 
-    async def _ask(
-        self, context: Context, may_call: bool
-    ) -> AbstractAsyncContextManager[AsyncChatCompletionStream[None]]:
-        messages = await images.load(self._session.id, context.to_openai())
-        return self._model.chat.completions.stream(
+    async def _ask(self, turn: Turn, messages: list[Any], may_call: bool) -> ParsedChatCompletionMessage[None]:
+        finish_reason = None
+        async with self._model.chat.completions.stream(
             model=MODEL, messages=[SYSTEM, *messages], tools=TOOLS, tool_choice="auto" if may_call else "none"
-        )
-
-    async def _run_tools(self, calls: list[dict[str, Any]], context: Context) -> Context:
-        results = await self._shop.run_all(calls, self._id)
-        results_id = f"{self._id}:{calls[0]['id']}:results"
-        try:
-            return await self._session.append_and_read(*results, id=results_id, expect=context)
-        except Conflict as conflict:
-            if conflict.cleared:  # the chat was deleted
-                raise
-            # The tools did what they did, even if the user has sent another message meanwhile.
-            return await self._session.append_and_read(*results, id=results_id)
+        ) as stream:
+            async for event in stream:
+                if event.type in ("content.delta", "refusal.delta"):
+                    await turn.write(event.delta)
+                elif event.type == "chunk" and event.chunk.choices:
+                    finish_reason = event.chunk.choices[0].finish_reason
+            if finish_reason is None:
+                raise Refused(502, "the model's answer broke off")
+            message = (await stream.get_final_completion()).choices[0].message
+        if not (message.content or message.refusal or message.tool_calls):
+            raise Refused(502, "the model gave an empty answer")
+        return message

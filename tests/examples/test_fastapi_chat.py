@@ -1,4 +1,4 @@
-"""The streaming chat: tools, images, retries, errors and the archive, as a client of it sees them."""
+"""The streaming chat: tools, images, retries, other processes, stops and the archive, as a client of it sees them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,8 +20,8 @@ from support.waiting import START_S, wait_until
 
 import redismem
 from examples.fastapi_chat.app import app, get_services
+from examples.fastapi_chat.turns import Turns
 from redismem import Settings
-from redismem.blocking import Memory
 from redismem.workers.archive import read_archive
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 1000
@@ -74,17 +73,37 @@ def environment(shop: Shop, tmp_path: Path) -> dict[str, str]:
     }
 
 
-def take_turn(client: httpx.Client, chat: str, turn: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Take a turn, and return the name and document of each event."""
+Event = tuple[str, dict[str, Any]]
+
+
+def begin(client: httpx.Client, chat: str, turn: dict[str, Any]) -> None:
     response = client.post(f"/chats/{chat}/turns", json=turn)
-    assert response.status_code == 200, response.text
-    blocks = [block.splitlines() for block in response.text.split("\n\n") if block]
-    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in blocks]
+    assert response.status_code == 202, response.text
 
 
-def joined(events: list[tuple[str, dict[str, Any]]]) -> str:
-    assert events[-1] == ("end", {}), events[-1]
-    return "".join(document["text"] for name, document in events[:-1])
+def listen(client: httpx.Client, chat: str, turn_id: str, after: str = "") -> Iterator[Event]:
+    """Yield the id and the document of each event of a turn."""
+    headers = {"last-event-id": after} if after else {}
+    with client.stream("GET", f"/chats/{chat}/turns/{turn_id}", headers=headers) as response:
+        assert response.status_code == 200
+        event_id = ""
+        for line in response.iter_lines():
+            name, _, value = line.partition(": ")
+            if name == "id":
+                event_id = value
+            elif name == "data":
+                yield event_id, json.loads(value)
+
+
+def take_turn(client: httpx.Client, chat: str, turn: dict[str, Any]) -> list[Event]:
+    """Take a turn, and return its events."""
+    begin(client, chat, turn)
+    return list(listen(client, chat, turn["id"]))
+
+
+def joined(events: list[Event]) -> str:
+    assert events[-1][1]["outcome"] == "done", events[-1]
+    return "".join(event["delta"] for _, event in events if event["type"] == "text")
 
 
 def test_a_turn_runs_tools_and_sees_images_and_is_repeated_without_the_model(
@@ -131,25 +150,51 @@ def test_another_process_continues_a_turn_and_failures_are_told(
     turn = {"id": "t-1", "text": "Is O-17 sent? Please book a repair."}
     provider.script.append(CALLS)
     provider.modes.extend(["ok", "silent"])
+    environment["REDISMEM_LIVE_LEASE_S"] = "1"
     with serve_example("fastapi_chat", places, **environment) as client:
-        asking = threading.Thread(target=post_until_killed, args=(client, turn))
-        asking.start()
+        begin(client, "anna", turn)
         provider.wait_for_asked(2)  # the tools have run, and the model is silent
-    asking.join()
     with serve_example("fastapi_chat", places, **environment) as client:
-        for mode in ("401", "break", "cut", "error", "empty"):
+        assert take_turn(client, "anna", turn)[-1][1]["outcome"] == "lost"
+        for mode in ("401", "empty"):  # nothing was said, so the turn may begin again
             provider.modes.append(mode)
-            name, problem = take_turn(client, "anna", turn)[-1]
-            assert (name, problem["status"]) == ("error", 502), mode
+            end = take_turn(client, "anna", turn)[-1][1]
+            assert (end["type"], end["outcome"], end["seq"]) == ("end", "failed", None), mode
         provider.script.append(ANSWER)
         assert joined(take_turn(client, "anna", turn)) == ANSWER["content"]
-        assert [body["messages"][-1]["role"] for body in provider.bodies] == ["user", *["tool"] * 7]
+        assert [body["messages"][-1]["role"] for body in provider.bodies] == ["user", *["tool"] * 4]
         assert len(shop.asked) == 2
+        for number, mode in enumerate(("break", "cut", "error")):  # a part is the reply
+            provider.modes.append(mode)
+            end = take_turn(client, "ben", {"id": f"t-{number}", "text": "Hi"})[-1][1]
+            assert (end["outcome"], end["seq"]) == ("failed", 2 + 2 * number), mode
 
-        interrupt_tools(client, places, shop)
         assert client.post("/chats/anna/turns", json=turn | {"text": "Another"}).status_code == 422
         assert client.post("/chats/anna/turns", json=turn | {"id": "not/one"}).status_code == 422
+        assert client.get("/chats/anna/turns/unknown").status_code == 404
+        assert client.get("/chats/anna/turns/t-1", headers={"last-event-id": "nonsense"}).status_code == 422
         assert client.get("/chats/nobody").status_code == 404
+
+
+def test_another_process_resumes_the_stream_and_stops_the_model(places: Places, environment: dict[str, str]) -> None:
+    provider = places.provider
+    provider.modes.append("hang")  # after two pieces
+    with (
+        serve_example("fastapi_chat", places, **environment) as writing,
+        serve_example("fastapi_chat", places, **environment) as other,
+    ):
+        begin(writing, "anna", {"id": "t-1", "text": "Where is it?"})
+        heard = list[Event]()
+        for each in listen(other, "anna", "t-1"):
+            heard.append(each)
+            if "".join(event.get("delta", "") for _, event in heard) == "Your parcel ":
+                break  # the connection of the client breaks
+        assert other.post("/chats/anna/turns/t-0/stop").json() == {"stopped": False}
+        assert other.post("/chats/anna/turns/t-1/stop").json() == {"stopped": True}
+        rest = [event for _, event in listen(writing, "anna", "t-1", after=heard[-1][0])]
+        assert [event["type"] for event in rest] == ["message", "end"]
+        assert (rest[-1]["outcome"], rest[-1]["seq"]) == ("stopped", 2)
+        assert other.get("/chats/anna").json()["messages"][-1]["content"] == "Your parcel "
 
 
 async def test_a_redis_that_is_away_is_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,26 +203,7 @@ async def test_a_redis_that_is_away_is_a_status(monkeypatch: pytest.MonkeyPatch)
         contextlib.aclosing(redismem.Memory.connect(place, settings=settings)) as memory,
         httpx.AsyncClient(base_url="http://shop", transport=httpx.ASGITransport(app)) as client,
     ):
-        services = SimpleNamespace(memory=memory, model=None, shop=None)
+        services = SimpleNamespace(memory=memory, turns=Turns(None, None))  # type: ignore[arg-type]
         monkeypatch.setitem(app.dependency_overrides, get_services, lambda: services)
         away = await client.post("/chats/anna/turns", json={"id": "t-2", "text": "Still there?"})
     assert (away.status_code, away.headers["retry-after"]) == (503, "1")
-
-
-def interrupt_tools(client: httpx.Client, places: Places, shop: Shop) -> None:
-    """Let the user send a message while tools run: their results are stored all the same."""
-    places.provider.script.extend([CALLS, ANSWER])
-    shop.is_open.clear()
-    with ThreadPoolExecutor() as pool, Memory.connect(places.redis_url, namespace=places.namespace) as memory:
-        taking = pool.submit(take_turn, client, "carl", {"id": "t-1", "text": "Is O-17 sent?"})
-        wait_until(lambda: len(shop.asked) == 4, "the tools run", START_S)
-        memory.session("carl").append({"role": "user", "content": "Hello?"})
-        shop.is_open.set()
-        assert joined(taking.result()) == ANSWER["content"]
-        roles = [message.role for message in memory.session("carl").messages()]
-        assert roles == ["user", "assistant", "user", "tool", "tool", "assistant"]
-
-
-def post_until_killed(client: httpx.Client, turn: dict[str, Any]) -> None:
-    with pytest.raises(httpx.HTTPError):
-        client.post("/chats/anna/turns", json=turn)
