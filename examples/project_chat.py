@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import uuid
 from typing import Any
 
 from openai import OpenAI, OpenAIError
@@ -38,19 +39,22 @@ TOOLS = [
 
 def take_turn(session: Session, project: Project, model: OpenAI, text: str) -> str:
     """Ask the model until it calls no more tools. Raises RedismemError and OpenAIError."""
-    new: list[Any] = [{"role": "user", "content": text}]
-    expect = None
-    for _ in range(STEPS_LIMIT):
-        context = session.append_and_read(*new, project=project, project_tokens=PROJECT_TOKENS, expect=expect)
-        messages = [SYSTEM, *context.to_openai()]
-        answer = model.chat.completions.create(model=MODEL, messages=messages, tools=TOOLS).choices[0].message
-        if not answer.content and not answer.tool_calls:
-            raise OpenAIError("the answer is empty")
-        expect = session.append(answer, expect=context)
-        if not answer.tool_calls:
-            return answer.content or ""
-        new = [run_tool(project, call.model_dump()) for call in answer.tool_calls]
-    raise OpenAIError("the model did not come to an end")
+    question, reply = {"role": "user", "content": text}, ""
+    with session.turn(question, id=uuid.uuid4().hex, project=project, project_tokens=PROJECT_TOKENS) as turn:
+        messages = [SYSTEM, *turn.context.to_openai()]
+        for _ in range(STEPS_LIMIT):
+            answer = model.chat.completions.create(model=MODEL, messages=messages, tools=TOOLS).choices[0].message
+            if not answer.tool_calls:
+                reply = answer.content or ""
+                turn.write(reply)
+                break
+            step = [answer.model_dump(exclude_none=True)]
+            step += [run_tool(project, call.model_dump()) for call in answer.tool_calls]
+            turn.append(*step)  # the calls and their results, all or nothing
+            messages += step
+        if not reply:
+            raise OpenAIError("the model did not come to an end")
+    return reply
 
 
 def run_tool(project: Project, call: dict[str, Any]) -> dict[str, Any]:

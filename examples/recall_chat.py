@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import uuid
+from collections.abc import AsyncIterator
 from typing import Any
 
 from openai import AsyncOpenAI, OpenAIError
@@ -38,16 +40,23 @@ class Embedder:
         return [item.embedding for item in sorted(answer.data, key=lambda item: item.index)]
 
 
-async def take_turn(session: Session, model: AsyncOpenAI, text: str) -> str:
-    context = await session.append_and_read({"role": "user", "content": text}, recall=RECALL_TOKENS)
-    if context.recalled:
-        print(f"(recalled: {', '.join(f'#{message.seq}' for message in context.recalled)})")
-    completion = await model.chat.completions.create(model=MODEL, messages=[SYSTEM, *context.to_openai()])
-    reply = completion.choices[0].message
-    if not reply.content:
-        raise OpenAIError("the answer is empty")
-    await session.append(reply, expect=context)
-    return reply.content
+async def take_turn(session: Session, model: AsyncOpenAI, text: str) -> None:
+    question = {"role": "user", "content": text}
+    async with session.turn(question, id=uuid.uuid4().hex, recall=RECALL_TOKENS) as turn:
+        context = turn.context
+        if context.recalled:
+            print(f"(recalled: {', '.join(f'#{message.seq}' for message in context.recalled)})")
+        async for piece in stream(model, [SYSTEM, *context.to_openai()]):
+            print(piece, end="", flush=True)
+            await turn.write(piece)
+    print(flush=True)
+
+
+async def stream(model: AsyncOpenAI, messages: list[Any]) -> AsyncIterator[str]:
+    async with await model.chat.completions.create(model=MODEL, messages=messages, stream=True) as chunks:
+        async for chunk in chunks:
+            for choice in chunk.choices:
+                yield choice.delta.content or ""
 
 
 async def main(chat: str = "me") -> None:
@@ -55,7 +64,7 @@ async def main(chat: str = "me") -> None:
         session = memory.session(chat)
         while text := (await asyncio.to_thread(sys.stdin.readline)).strip():  # an empty line ends it
             try:
-                print(await take_turn(session, model, text), flush=True)
+                await take_turn(session, model, text)
             except (RedismemError, OpenAIError) as error:
                 print(f"Please try again: {type(error).__name__}", file=sys.stderr, flush=True)
 

@@ -3,9 +3,9 @@
     which = Slot(name="order_id", prompt="Which order?")
     asking = Slots([Intent(name="order", words=("order", "parcel"), slots=(which,))])
     step = asking.step(await session.state(), text)
-    await session.append({"role": "user", "content": step.text}, **step.changes)
-    if step.say is not None:
-        ...  # reply with it, and wait for the next message; else answer, using the params
+    async with session.turn({"role": "user", "content": step.text}, id=turn_id, **step.changes) as turn:
+        if step.say is not None:
+            await turn.write(step.say)  # and wait for the next message; else answer, using the params
 
 This module does no I/O. It keeps everything in the session's state, so any pod can handle the next message:
 `waiting_for_param` is the name of the current slot, and the param `ASKED` holds the time and number of its questions.

@@ -54,7 +54,7 @@ class Turn:
         self._host = beginning.host
         self.id = beginning.turn_id
         self.metadata: Mapping[str, Any] = {}
-        """What the metadata of the reply contains, beside `incomplete`."""
+        """Further metadata of the reply, beside `incomplete`."""
         self.usage: Mapping[str, Any] | None = None
         """The tokens as the model counts them, as JSON. They become part of the last event."""
         self.outcome: Outcome = ""

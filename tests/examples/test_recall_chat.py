@@ -25,7 +25,7 @@ def say(chat: subprocess.Popen[str], line: str) -> str:
 @pytest.mark.nightly
 def test_a_question_in_other_words_finds_the_message(places: Places) -> None:
     provider = places.provider
-    provider.text = "Indeed."
+    provider.pieces = ["In", "deed."]
     originals = Keys(places.namespace, 64).session("anna").originals
     # One summary, in the fifth turn: a second one would replace the vectors of the first while the question is asked.
     settings = {"REDISMEM_THRESHOLD": "8", "REDISMEM_RECENT_LIMIT": "2", "REDISMEM_EMBED_TIMEOUT_S": "30"}

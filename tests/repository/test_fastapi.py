@@ -1,8 +1,10 @@
-"""The service of the page about FastAPI does what the page says: a retry, another user, and the errors."""
+"""The service of the page about FastAPI does what the page says: streams, a retry, another user, and the errors."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +29,34 @@ def test_a_retry_asks_no_model_again_and_no_other_user_gets_in(
     for block in re.findall(r"^```python\n(.*?)^```$", PAGE.replace('"shop"', repr(namespace)), re.M | re.S):
         exec(block, names)
     answers = iter(["It is sent.", "Said otherwise."])
-    names["call_my_model"] = lambda _: next(answers)
+
+    async def call_my_model(_: Any) -> AsyncIterator[str]:
+        for word in next(answers).split(" "):
+            yield word + " "
+
+    names["call_my_model"] = call_my_model
 
     def post(user: str, text: str = "Where is it?", chat: str = "c-1") -> tuple[int, Any]:
         words = {"turn_id": "t-1", "text": text}
         answer = client.post(f"/chats/{chat}/turns", params=words, headers={"x-user": user})
         return answer.status_code, answer.json()
 
+    def listen(after: str = "") -> tuple[list[str], list[Any]]:
+        headers = {"x-user": "ann"} | ({"last-event-id": after} if after else {})
+        told = client.get("/chats/c-1/turns/t-1", headers=headers).text
+        ids, data = (re.findall(rf"^{name}: (.*)$", told, re.MULTILINE) for name in ("id", "data"))
+        return ids, [json.loads(each) for each in data]
+
     with TestClient(names["app"]) as client:
-        assert [post("ann"), post("ann")] == [(200, "It is sent.")] * 2
+        assert [post("ann"), post("ann")] == [(202, None)] * 2
+        ids, events = listen()
+        assert "".join(event.get("delta", "") for event in events) == "It is sent. "
+        assert (events[-1]["type"], events[-1]["outcome"]) == ("end", "done")
+        assert listen(ids[0]) == (ids[1:], events[1:])
         assert next(answers) == "Said otherwise."
+        assert client.post("/chats/c-1/turns/t-1/stop", headers={"x-user": "ann"}).json() is False
         refused = [post("ben"), post("ann", "What else?"), post("ann", chat="x" * 999)]
-    assert [status for status, _ in refused] == [403, 409, 422]
+    assert [status for status, _ in refused] == [403, 422, 422]
     assert not re.search("It is sent|c-1|ann", str(refused))
 
 
