@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
+from support.checks import until
 from support.conversations import user_message
 
 from redismem import Memory
+from redismem.live.live import live_of
 
 
 async def test_a_turn_is_two_round_trips_and_what_is_said_at_once_one_more(
@@ -22,7 +23,8 @@ async def test_a_turn_is_two_round_trips_and_what_is_said_at_once_one_more(
         )
         async with session.turn(user_message("warm"), id="t0"):
             pass
-        await asyncio.sleep(0)
+        # The first turn subscribes to the stops of its shard, and asks once for those before.
+        await until(lambda: live_of(memory.store).subscriptions.is_on(keys.shard.stops))
         run, calls = transport.run, list[Any]()
 
         async def count(*arguments: Any, **more: Any) -> Any:
