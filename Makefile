@@ -40,7 +40,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint format types unit floors quick nightly coverage explore model outages faults once have-redis have-chromium redis bench api picture build release-check lock clean
+.PHONY: help setup demo test lint format types unit floors quick nightly coverage explore model outages faults once turns have-redis have-chromium redis bench api picture build release-check lock clean
 
 help: ## this list
 	@printf 'redismem: Redis-native session memory for chat backends\n\n'
@@ -111,6 +111,9 @@ faults: $(READY) have-redis ## bad days of a cluster and of sentinels under prod
 
 once: $(READY) have-redis ## eight writers while connections deliver late and Redis is killed, and what was lost or doubled; ONCE_SECONDS=30
 	@cd tests && PYTHONPATH=.:.. ../$(BIN)/python -m support.once_campaign $${ONCE_SECONDS:-30}
+
+turns: $(READY) have-redis ## writers and listeners of turns die, and so does Redis, and what was lost or doubled; TURNS_SECONDS=60
+	@cd tests && PYTHONPATH=.:.. ../$(BIN)/python -m support.turn_campaign $${TURNS_SECONDS:-60} $(ARGS)
 
 redis: ## start a private Redis on a free port and print its URL
 	@exec $(PYTHON) .ci/redis_server.py run

@@ -31,7 +31,7 @@ for number = 1, #KEYS / 3 do
     local known_bytes = log_bytes - offset
     local is_equal = known_bytes == 0 or known_bytes > 0 and known_bytes <= #data
       and redis.call('GETRANGE', live, offset, -1) == string.sub(data, 1, known_bytes) -- [known bytes]
-    local more = is_equal and string.sub(data, known_bytes + 1) or ''
+    local more = is_equal and string.sub(data, known_bytes + 1) or '' -- [new bytes]
     reply = (is_equal or known_bytes < 0) and log_bytes or 'differs'
     -- A refused channel must not stop the script, so listeners are told by pcall.
     if log_bytes == 0 and more ~= '' or reply == 'differs' and offset == '0' then

@@ -20,6 +20,7 @@ from redismem.transport.subscriptions.subscriptions import Subscriptions
 log = logging.getLogger("redismem")
 
 _SILENCE_S = 2.0
+_SOON_S = 0.02
 _OVERLAP_BYTES = 64
 
 
@@ -38,14 +39,21 @@ class Feed:
         self.listeners_count = 0
         self._changed = asyncio.Event()
         self._asked = asyncio.Event()
-        self._read_once: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._joiners: list[asyncio.Future[None]] = []
+        """The listeners that wait for a read which begins after they have come."""
         self._grown_s = monotonic()
         self._task = asyncio.get_running_loop().create_task(self._keep())
         self._task.add_done_callback(self._note_end)
 
-    async def opened(self) -> None:
-        """Wait for the first read. Raises the errors of a read."""
-        await asyncio.shield(self._read_once)
+    async def join(self) -> None:
+        """Wait for a read that begins now or later: it knows the turns that have begun before.
+
+        Raises the errors of a read, and RuntimeError if the memory is closed.
+        """
+        joiner: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._joiners.append(joiner)
+        self._asked.set()
+        await joiner
 
     async def log_after(self, known: Log) -> Log | None:
         """Wait for the log that replaces this one, and return it; `None` if the session has another turn, or none.
@@ -95,27 +103,37 @@ class Feed:
         is_well = True
         while True:
             self._asked.clear()
+            joiners_count = len(self._joiners)
             try:
-                await self._read()
+                while not await self._read():
+                    pass
+                self._answer(joiners_count, None)
                 await self._end_if_dead()
                 is_well = True
             except RedismemError as error:
-                if not self._read_once.done():
-                    self._read_once.set_exception(error)
-                    self._read_once.exception()  # nobody may wait for it any more
-                elif is_well:
+                self._answer(joiners_count, error)
+                if is_well and not joiners_count:
                     session, kind = session_hash(self.keys.session_id), type(error).__name__
                     extra = facts(op="read_turn", session=session, error=kind)
                     log.warning("session %s: its turn cannot be followed now: %s", session, error.text, extra=extra)
                 is_well = False
             await self._pause()
 
+    def _answer(self, joiners_count: int, error: BaseException | None) -> None:
+        joiners = self._joiners[:joiners_count]
+        del self._joiners[:joiners_count]
+        for joiner in joiners:
+            if joiner.done():  # it has left
+                continue
+            if error is None:
+                joiner.set_result(None)
+            else:
+                joiner.set_exception(error)
+
     def _note_end(self, task: asyncio.Task[None]) -> None:
         """Let nobody wait for a feed that has ended."""
         failure = None if task.cancelled() else task.exception()
-        if not self._read_once.done():
-            self._read_once.set_exception(failure or RuntimeError("this memory is closed"))
-            self._read_once.exception()  # nobody may wait for it any more
+        self._answer(len(self._joiners), failure or RuntimeError("this memory is closed"))
         if failure is not None:
             kind, session = type(failure).__name__, session_hash(self.keys.session_id)
             log.error("session %s: its feed ended: %s", session, kind, extra=facts(op="read_turn", error=kind))
@@ -123,44 +141,53 @@ class Feed:
         self._leave_log()
 
     async def _pause(self) -> None:
-        is_pushed = self._subscriptions.is_on(self.keys.live)
+        seconds = _SILENCE_S if self._subscriptions.is_on(self.keys.live) else self._store.settings.live_poll_s
+        if self._is_running:
+            seconds = min(seconds, max(_SOON_S, self._due_s - monotonic()))
         try:
-            async with asyncio.timeout(_SILENCE_S if is_pushed else self._store.settings.live_poll_s):
+            async with asyncio.timeout(seconds):
                 await self._asked.wait()
         except TimeoutError:
             pass
 
-    async def _read(self) -> None:
-        offset = 0 if self.log is None else max(0, len(self.log.content) - _OVERLAP_BYTES)
-        self._take(await self._store.run(read_turn(self.keys, offset)), offset)
-        if not self._read_once.done() and not self._asked.is_set():
-            self._read_once.set_result(None)
+    @property
+    def _is_running(self) -> bool:
+        return self.field is not None and self.field.is_running
 
-    def _take(self, read: TurnRead, offset: int) -> None:
+    @property
+    def _due_s(self) -> float:
+        """The time at which the lease of the turn is over, if nothing is heard of it."""
+        return self._grown_s + self._store.settings.live_lease_s
+
+    async def _read(self) -> bool:
+        """Read what is new. False means that the log must be read from its beginning."""
+        offset = 0 if self.log is None else max(0, len(self.log.content) - _OVERLAP_BYTES)
+        return self._take(await self._store.run(read_turn(self.keys, offset)), offset)
+
+    def _take(self, read: TurnRead, offset: int) -> bool:
         known, field = self.log, read.turn
         if field is None:
             self.field = None
             self._leave_log()
-            return
-        is_running = field.status == "running"
+            return True
         if known is not None and known.generation == field.generation:
             told = bytes(known.content[offset:])
-            if not read.log.startswith(told) and not (is_running and told.startswith(read.log)):
+            if not read.log.startswith(told) and not (field.is_running and told.startswith(read.log)):
                 self._leave_log()  # Redis lost what was told, and has other events now
             else:
                 self._extend(known, read.log[len(told) :])
-        elif offset:
+        elif known is not None:
             self._leave_log()
         if self.log is None and offset:
-            self._asked.set()  # read the log from its beginning
-            return
+            return False
         self.field = field
         if self.log is None:
             self.log = Log(field.generation)
             self._extend(self.log, read.log)
             self._wake()
-        if not is_running:
+        if not field.is_running:
             self.log.end()
+        return True
 
     def _leave_log(self) -> None:
         known, self.log = self.log, None
@@ -182,9 +209,7 @@ class Feed:
 
     async def _end_if_dead(self) -> None:
         """End a turn whose process has died, once nothing was heard of it for a lease."""
-        if self.field is None or self.field.status != "running":
-            return
-        if monotonic() - self._grown_s >= self._store.settings.live_lease_s:
+        if self._is_running and self._due_s <= monotonic():
             left_ms = await end_if_dead(self._store, self.keys)
             if left_ms:
                 self._grown_s = monotonic() - self._store.settings.live_lease_s + left_ms / 1000

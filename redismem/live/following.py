@@ -44,8 +44,12 @@ async def follow(host: Host, after: str | None, turn_id: str | None) -> AsyncGen
     name = None if turn_id is None else turn_name(turn_id).hex()
     live = live_of(host.store)
     writing = live.running.get(host.id)
-    if writing is not None and _is_asked(writing.field, at, name):
-        async for event_id, event in _tell(writing.log, 0 if at is None else at[1]):
+    if writing is not None and _is_asked(writing.field, at, name) and writing.keys.owner == host.calls.keys.owner:
+        offset = 0 if at is None else at[1]
+        if not writing.has_event_at(offset):
+            yield NO_ID, RESET
+            offset = 0
+        async for event_id, event in _tell(writing.log, offset):
             yield event_id, event
             at = parse_event_id(event_id)
             if event["type"] == "end":
@@ -54,7 +58,7 @@ async def follow(host: Host, after: str | None, turn_id: str | None) -> AsyncGen
     await host.check_owner()
     feed = live.feed(host.calls.keys)
     try:
-        await feed.opened()
+        await feed.join()
         async for each in _follow_feed(host, feed, at, name):
             yield each
     finally:

@@ -40,7 +40,7 @@ class Log:
 
     def ends_event(self, offset: int) -> bool:
         """True if an event ends at this offset, or the first one begins there."""
-        return not offset or (offset <= len(self.content) and self.content[offset - 1] == _LINE_FEED)
+        return ends_event(self.content, offset)
 
     def ends_turn(self, offset: int) -> bool:
         """True if the event that ends at this offset is the last one of its turn."""
@@ -54,6 +54,11 @@ class Log:
     def changed(self) -> asyncio.Event:
         """Return the event that is set at the next change. Take it before you look."""
         return self._changed
+
+
+def ends_event(content: bytearray, offset: int) -> bool:
+    """True if an event ends at this offset of a log, or the first one begins there."""
+    return not offset or (offset <= len(content) and content[offset - 1] == _LINE_FEED)
 
 
 def parse_event_id(event_id: str) -> tuple[str, int] | None:

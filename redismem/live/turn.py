@@ -55,8 +55,7 @@ class Turn:
         self.id = beginning.turn_id
         self.metadata: Mapping[str, Any] = {}
         """Further metadata of the reply, beside `incomplete`."""
-        self.usage: Mapping[str, Any] | None = None
-        """The tokens as the model counts them, as JSON. They become part of the last event."""
+        self._usage: Mapping[str, Any] | None = None
         self.outcome: Outcome = ""
         """done, stopped, failed or lost, once the block has ended."""
         self.reason = ""
@@ -66,6 +65,7 @@ class Turn:
         self._changes: StateChanges = {}
         self._unconfirmed: Unconfirmed | None = None
         self._appends_count = 0
+        self._appending = asyncio.Lock()
         self._is_exiting = self._is_cancelled = False
         self.is_lost = False
         """True once the turn is no longer this caller's."""
@@ -98,6 +98,19 @@ class Turn:
         """The name of this turn in the ids of its events: never used again, and not the caller's id."""
         return self._writing.field.generation
 
+    @property
+    def usage(self) -> Mapping[str, Any] | None:
+        """The tokens as the model counts them, as JSON. They become part of the last event.
+
+        Setting them raises InvalidMessage if they are not JSON.
+        """
+        return self._usage
+
+    @usage.setter
+    def usage(self, usage: Mapping[str, Any] | None) -> None:
+        end_line("done", "", None, usage)  # refuses what would keep the reply from being stored
+        self._usage = usage
+
     async def write(self, said: Said) -> None:
         """Pass on a piece of text, or an event, to all who follow the turn. Text becomes part of the reply.
 
@@ -111,6 +124,7 @@ class Turn:
         Raises:
             InvalidMessage: The event has another form, or is not JSON.
             TooLarge: The events of the turn exceed `max_turn_bytes`.
+            TurnLost: The turn is lost, and the block goes on though it was cancelled.
             RuntimeError: The block has ended.
         """
         self._check_running()
@@ -120,9 +134,10 @@ class Turn:
             writing.tell_all()
             return
         self._live.writer.wake(writing)
-        while writing.is_too_far_ahead and not self.is_lost:
+        while writing.is_too_far_ahead:
             settled = writing.settled
             await settled.wait()
+            self._check_running()
 
     async def append(self, *messages: Message | Shape, **changes: Unpack[StateChanges]) -> Receipt:
         """Store whole messages now, all or nothing, such as a tool call with its result.
@@ -133,7 +148,9 @@ class Turn:
         """
         self._check_running()
         check_options("append", changes, StateChanges)
-        receipt = await self._uncut(self._append(messages, changes, None))
+        receipt, cancelled = await self._uncut(self._append_alone(messages, changes))
+        if cancelled is not None:
+            raise cancelled
         self._raise_unconfirmed()
         return receipt
 
@@ -153,18 +170,24 @@ class Turn:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._is_exiting = True
-        is_swallowed, cancelled = await self._take_back_cancel(kind)
-        if self._keeping is not None:
-            self._keeping.cancel()
+        task = asyncio.current_task()
+        if self._is_cancelled and self._task is not None:
+            self._task.uncancel()
         outcome, reason = self._judge(kind)
         try:
-            await self._uncut(self._end(outcome, reason))
+            # The cancellation by a stop may still be to come: it ends here.
+            _, cancelled = await self._uncut(self._end(outcome, reason))
         finally:
+            if self._keeping is not None:
+                self._keeping.cancel()
             self._writing.log.end()
             self._live.end(self._writing)
-        if cancelled is not None:
+        is_own = task is self._task and (task is None or task.cancelling() <= self._cancelling_before)
+        if kind is not None and issubclass(kind, asyncio.CancelledError):
+            return self._is_cancelled and is_own
+        if cancelled is not None and not is_own:
             raise cancelled
-        return is_swallowed
+        return False
 
     def _judge(self, kind: type[BaseException] | None) -> tuple[Outcome, str]:
         if self.stop_reason:
@@ -175,20 +198,11 @@ class Turn:
             return "stopped", CLOSED if kind is GeneratorExit else CANCELLED
         return "failed", MODEL_FAILED if issubclass(kind, ModelFailed) else kind.__name__
 
-    async def _take_back_cancel(self, kind: type[BaseException] | None) -> tuple[bool, asyncio.CancelledError | None]:
-        """Take back the cancellation by a stop. Return True if it ended the block, and any other that came."""
-        if not self._is_cancelled or self._task is None:
-            return False, None
-        is_alone = self._task.uncancel() <= self._cancelling_before
-        if kind is not None and issubclass(kind, asyncio.CancelledError):
-            return is_alone, None
-        try:
-            await asyncio.sleep(0)  # the cancellation may still be to come
-        except asyncio.CancelledError as cancelled:
-            return False, None if is_alone else cancelled
-        return False, None
-
     async def _end(self, outcome: Outcome, reason: str) -> None:
+        async with self._appending:  # an append of another task comes first
+            await self._end_alone(outcome, reason)
+
+    async def _end_alone(self, outcome: Outcome, reason: str) -> None:
         text = "".join(self._writing.said)
         if self.is_lost:
             self._fail("lost", "lost")
@@ -203,7 +217,7 @@ class Turn:
             raise
         except RedismemError as refused:
             self._fail("failed", f"not stored: {type(refused).__name__}")
-            await self._append([], {}, TurnEnd("failed", self.reason, self.usage, has_reply=False))
+            await self._append([], {}, TurnEnd("failed", self.reason, None, has_reply=False))
             raise
         self.outcome, self.reason = outcome, reason
         self.reply_seq = receipt.last_seq if reply else 0
@@ -211,6 +225,10 @@ class Turn:
 
     def _fail(self, outcome: Outcome, reason: str) -> None:
         self.outcome, self.reason = outcome, reason
+
+    async def _append_alone(self, messages: Sequence[Message | Shape], changes: StateChanges) -> Receipt:
+        async with self._appending:  # its number identifies an append
+            return await self._append(messages, changes, None)
 
     async def _append(self, messages: Sequence[Message | Shape], changes: StateChanges, end: TurnEnd | None) -> Receipt:
         """Store messages of the turn, and end it with `end`, as soon as Redis has all that was said."""
@@ -222,7 +240,8 @@ class Turn:
         else:
             said_count, receipt, offset, log_bytes = await self._append_in_turn(messages, changes, number, end)
         self._appends_count = number
-        del writing.said[:said_count]
+        if messages:
+            del writing.said[:said_count]
         lines = message_line(receipt.first_seq, receipt.last_seq) if messages else b""
         if end is not None:
             lines += end_line(end.outcome, end.reason, receipt.last_seq if end.has_reply else None, end.usage)
@@ -282,8 +301,8 @@ class Turn:
             await self._host.store.run(self._host.calls.update(id, **changes))
         return Receipt(0, 0, 0, created=False, duplicate=False, degraded=True)
 
-    async def _uncut(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run work to its end, even if the task is cancelled meanwhile; the cancellation follows."""
+    async def _uncut(self, work: Coroutine[Any, Any, T]) -> tuple[T, asyncio.CancelledError | None]:
+        """Run work to its end, even if the task is cancelled meanwhile. Return its result, and the cancellation."""
         task = asyncio.create_task(work)
         cancelled: asyncio.CancelledError | None = None
         while not task.done():
@@ -291,9 +310,7 @@ class Turn:
                 await asyncio.wait((task,))
             except asyncio.CancelledError as error:
                 cancelled = error
-        if cancelled is not None and not task.cancelled() and task.exception() is None:
-            raise cancelled
-        return task.result()
+        return task.result(), cancelled
 
     async def _keep_active(self, kept_s: float) -> None:
         """Let the session live as long as the turn runs."""
@@ -312,6 +329,8 @@ class Turn:
     def _check_running(self) -> None:
         if self._is_exiting:
             raise RuntimeError("the block of this turn has ended")
+        if self.is_lost:
+            raise refusals.lost(self._host.id)
 
     def _stop(self, reason: str) -> None:
         if not (self._is_exiting or self.stop_reason):

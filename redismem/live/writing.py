@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from redismem.errors import TooLarge
 from redismem.live.events import check_event, encode_event
-from redismem.live.log import Log
+from redismem.live.log import Log, ends_event
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.live.calls import TurnWrite, WriteReply
 from redismem.protocol.live.turns import TurnField
@@ -142,6 +142,10 @@ class Writing:
         self._close_text()
         self._tell(len(self.content))
         self._settle()
+
+    def has_event_at(self, offset: int) -> bool:
+        """True if an event ends at this offset, or the first one begins there. Listeners may not have been told it."""
+        return ends_event(self.content, offset)
 
     def add_lines(self, lines: bytes, offset: int, log_bytes: int) -> None:
         """Add the lines that an append has put into the log at this offset; the log then has so many bytes.
