@@ -22,7 +22,17 @@ from redismem.web.app import create_app
 from redismem.web.service import Service
 
 # A stream has no end.
-STREAMS = ("/v1/sessions/{session_id}/events", "/api/chat")
+STREAMS = (
+    "/v1/sessions/{session_id}/events",
+    "/v1/sessions/{session_id}/turns",
+    "/v1/sessions/{session_id}/turns/current",
+    "/api/chat",
+    "/ui/chat",
+    "/ui/chat/{id}/stream",
+    "/ag-ui",
+    "/openai/responses",
+    "/openai/responses/{response_id}",
+)
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 # The edges of each parameter and body; `make nightly` also draws cases at random.
 PHASES = ("--phases", "coverage,fuzzing", "--max-examples", "25") if EVERYTHING else ("--phases", "coverage")
