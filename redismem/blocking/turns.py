@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -143,6 +143,15 @@ class Turn:
     def reply_seq(self) -> int:
         """The seq of the reply, once the block has ended; 0 without a reply."""
         return self._twin.reply_seq
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the metadata of the reply contains, beside `incomplete`."""
+        return self._twin.metadata
+
+    @metadata.setter
+    def metadata(self, metadata: Mapping[str, Any]) -> None:
+        self._twin.metadata = metadata
 
     @property
     def usage(self) -> Any:

@@ -31,12 +31,12 @@ async def test_a_turn_stores_its_question_and_its_reply(own: Session, other: Ses
         await turn.write("Par")
         await turn.write("is")
         assert contents((await other.read()).messages) == [ASK["content"]]
-        turn.usage = {"output_tokens": 2}
+        turn.usage, turn.metadata = {"output_tokens": 2}, {"model": "m"}
     assert (turn.outcome, turn.reason, turn.reply_seq) == ("done", "", 2)
     messages = (await other.read()).messages
     assert contents(messages) == [ASK["content"], "Paris"]
     assert messages[-1].role == "assistant"
-    assert "incomplete" not in (messages[-1].metadata or {})
+    assert messages[-1].metadata == {"model": "m"}
     known = await other.turn_of("t1")
     assert known is not None
     assert (known.how, known.outcome, known.first_seq, known.last_seq, known.reply_seq) == ("ended", "done", 1, 2, 2)
