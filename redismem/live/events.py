@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from redismem.errors import InvalidMessage
@@ -90,4 +90,14 @@ def text_to_store(log: bytes | bytearray) -> tuple[str, int]:
         elif event["type"] == "message":
             said.clear()
             appends_count += 1
-    return "".join(said), max(0, appends_count - 1)
+    return join_text(said), max(0, appends_count - 1)
+
+
+def join_text(deltas: Iterable[str]) -> str:
+    """Return the text of these deltas. A character that two of them split becomes whole, as readers of JSON see it."""
+    text = "".join(deltas)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return text

@@ -95,16 +95,19 @@ class Live:
         """Stop the running turns, wait up to `deadline_s` for them to end, and end the feeds and subscriptions."""
         for writing in list(self.running.values()):
             writing.on_stop("closed")
-        own = asyncio.current_task()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.store.settings.deadline_s):
-                while any(self.bodies[session_id] is not own for session_id in self.running):
-                    await self._changed.wait()
-        if self.running:
-            text = "closed with %d running turns, which other processes end as lost"
-            log.error(text, len(self.running), extra=facts(op="turn", outcome="lost"))
-        self._no_loop_end()
-        await self._end()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.store.settings.deadline_s):
+                    while self.running:
+                        await self._changed.wait()
+        finally:  # the block of a turn that closes the memory is cancelled, and this with it
+            if self.running:
+                text = "closed with %d running turns, which other processes end as lost"
+                log.error(text, len(self.running), extra=facts(op="turn", outcome="lost"))
+            self._no_loop_end()
+            await self._end()
+            for writing in list(self.running.values()):
+                writing.on_lost()
 
     async def _end(self) -> None:
         self.store.lives.pop(self._loop, None)

@@ -13,6 +13,7 @@ from redismem.context.context import Context
 from redismem.context.results import Receipt
 from redismem.errors import ModelFailed, RedismemError, StoreUnavailable, TurnLost, Unconfirmed
 from redismem.live.beginning import Beginning
+from redismem.live.events import join_text
 from redismem.live.live import live_of
 from redismem.live.writing import Writing
 from redismem.messages.coercion import Shape
@@ -76,8 +77,7 @@ class Turn:
         begun = await self._beginning.begin()
         self.context: Context = begun.context
         """The context after the question, as `append_and_read` returns it."""
-        self._task = asyncio.current_task()
-        self._cancelling_before = 0 if self._task is None else self._task.cancelling()
+        self._keep_task()
         self._live = live_of(self._host.store)
         limit_bytes = self._host.store.settings.max_turn_bytes
         keys = self._host.calls.keys
@@ -128,6 +128,12 @@ class Turn:
             RuntimeError: The block has ended.
         """
         self._check_running()
+        if self._task is None or self._task.done():
+            # A generator goes on in another task than the one in which it began.
+            self._keep_task()
+            if self.stop_reason:
+                self._cancel()
+                await asyncio.sleep(0)  # the block ends here, not in the caller of the generator
         writing = self._writing
         writing.say(said)
         if writing.is_local:
@@ -203,7 +209,7 @@ class Turn:
             await self._end_alone(outcome, reason)
 
     async def _end_alone(self, outcome: Outcome, reason: str) -> None:
-        text = "".join(self._writing.said)
+        text = join_text(self._writing.said)
         if self.is_lost:
             self._fail("lost", "lost")
             raise refusals.lost(self._host.id)
@@ -344,7 +350,11 @@ class Turn:
             if not self._is_exiting:
                 self._cancel()
 
+    def _keep_task(self) -> None:
+        """Keep the task in which the block runs, which a stop cancels."""
+        self._task = asyncio.current_task()
+        self._cancelling_before = 0 if self._task is None else self._task.cancelling()
+
     def _cancel(self) -> None:
         if not self._is_cancelled and self._task is not None:
-            self._is_cancelled = True
-            self._task.cancel()
+            self._is_cancelled = self._task.cancel()  # False if the task has ended
