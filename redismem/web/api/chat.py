@@ -73,7 +73,8 @@ async def _stream(
     if first is None:
         raise Problem("not_found", "this session has no such turn")
     told = partial(chat_frames, session, turn_id, until_end(events), offset)
-    return EventStream(service, caller, StreamKind.CHAT, told, revoked=_REVOKED)
+    is_elsewhere = not service.chat.is_answering(caller.namespace, session.id)
+    return EventStream(service, caller, StreamKind.CHAT, told, revoked=_REVOKED, ends_at_stop=is_elsewhere)
 
 
 @router.post("/clear", response_model=schemas.Cleared)

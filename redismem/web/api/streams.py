@@ -36,15 +36,21 @@ class EventStream(Response):
         frames: Callable[[], AsyncIterator[bytes]],
         *,
         revoked: bytes = b"",
+        ends_at_stop: bool = False,
         headers: Mapping[str, str] = SSE_HEADERS,
     ) -> None:
-        """`revoked` is the last frame if the key is revoked; without one, the stream breaks off."""
+        """Set up a stream.
+
+        `revoked` is the last frame if the key is revoked; without one, the stream breaks off. With `ends_at_stop` it
+        breaks off as soon as the server stops, because its client can go on with another server.
+        """
         super().__init__(media_type="text/event-stream")
         self._service = service
         self._caller = caller
         self._kind = kind
         self._frames = frames
         self._revoked = revoked
+        self._ends_at_stop = ends_at_stop
         lines = [(name.encode(), value.encode("latin-1")) for name, value in headers.items() if name != "cache-control"]
         self._lines = [*lines, (b"x-accel-buffering", b"no")]
         self._write_s = service.limits.stream_write_s
@@ -67,20 +73,23 @@ class EventStream(Response):
         """Send frames until they end, the client leaves or the key is revoked. Raises TimeoutError, CutOff."""
         sending = asyncio.create_task(self._send_all(send))
         gone = asyncio.create_task(_wait_for_disconnect(receive))
+        stopping = asyncio.create_task(self._service.stopping.wait() if self._ends_at_stop else asyncio.Event().wait())
+        waits = (sending, gone, stopping, place.revoked)
         try:
             while True:
-                waits = (sending, gone, place.revoked)
                 done, _ = await asyncio.wait(waits, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
                 if done:
                     break
                 if self._writing is None and asyncio.get_running_loop().time() - self._written_s >= HEARTBEAT_S:
                     await self._write(_HEARTBEAT, send)
         finally:
-            sending.cancel()
-            gone.cancel()
-            await asyncio.wait((sending, gone))
+            for task in (sending, gone, stopping):
+                task.cancel()
+            await asyncio.wait((sending, gone, stopping))
         if not sending.cancelled():
             sending.result()
+        elif not stopping.cancelled():
+            raise CutOff
         elif place.revoked.done():
             if not self._revoked:
                 raise CutOff

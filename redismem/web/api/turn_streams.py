@@ -127,7 +127,8 @@ async def respond(
     stream = open_stream(format, await describe(service, session, turn, first, format, starting_after))
     names = {TURN_ID: turn.turn_id} if turn.turn_id.isascii() and turn.turn_id.isprintable() else {}
     headers = {**stream.content_headers, **names}
-    return EventStream(service, caller, StreamKind.CHAT, partial(frames, events, stream), headers=headers)
+    told, is_elsewhere = partial(frames, events, stream), not service.chat.is_answering(caller.namespace, session.id)
+    return EventStream(service, caller, StreamKind.CHAT, told, ends_at_stop=is_elsewhere, headers=headers)
 
 
 async def peek(events: Events) -> tuple[Events, tuple[str, Any] | None]:

@@ -146,6 +146,10 @@ class Chat:
         task.add_done_callback(lambda _: self._answers.pop(task))
         return await answer.begun
 
+    def is_answering(self, namespace: str, session_id: str) -> bool:
+        """True if this server answers a message of the session, or is about to."""
+        return any((each.namespace, each.session.id) == (namespace, session_id) for each in self._answers.values())
+
     async def stop_before_clear(self, namespace: str, session: Session) -> None:
         """Stop the running turn of a session that is about to be cleared, and those that this server is about to begin.
 

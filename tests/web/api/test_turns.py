@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
+import httpx
 import pytest
 from support.checks import until
 from support.commands import start_command, wait_for_line
@@ -192,6 +193,28 @@ async def test_a_cleared_session_ends_its_turn(servers: Servers, provider: Provi
         assert (end["type"], end["reason"]) == ("end", "cleared")
     assert (await first.ask("GET", "/v1/sessions/s")).status_code == 404
     assert (await first.ask("GET", CURRENT, params={"turn": "t1"})).status_code == 404
+
+
+async def test_a_server_that_stops_sends_the_listeners_of_other_servers_to_these(
+    servers: Servers, provider: Provider
+) -> None:
+    first, second = servers
+    provider.mode = "hang"
+    headers = {"Idempotency-Key": "t1", "Prefer": "respond-async"}
+    assert (await first.ask("POST", PATH, json=ASKED, headers=headers)).status_code == 202
+    heard: list[Any] = []
+
+    async def listen() -> None:
+        async for each in _follow(second):
+            heard.append(each)
+            if said(heard) == "".join(PIECES[:2]):
+                second.stop_event.set()
+
+    with pytest.raises(httpx.RemoteProtocolError):
+        await listen()
+    provider.release()
+    rest = [each async for each in _follow(first, headers={"Last-Event-ID": heard[-1].id})]
+    assert (said(heard) + said(rest), rest[-1].document["outcome"]) == (TEXT, "done")
 
 
 async def test_a_turn_of_a_killed_server_is_ended_and_its_text_is_stored(

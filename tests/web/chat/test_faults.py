@@ -129,6 +129,7 @@ async def test_an_answer_does_not_revive_a_session_that_was_cleared_meanwhile(
             seen = [each async for each in events]
         assert notice_codes(seen) == ["cleared"]
         assert not await memory.session("s").exists()
+        provider.release()
         await read_events(http.client, "/api/chat", json=ASKED)
         cleared = await http.ask("POST", "/api/chat/clear", json={"session_id": "s"})
         assert cleared.json() == {"cleared": True}
