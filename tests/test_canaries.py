@@ -41,7 +41,7 @@ async def memory(store: Store, namespace: str) -> AsyncIterator[Memory]:
 async def say(memory: Memory, raw: Any, owner: str) -> None:
     """Append so much that a part is summarised, and indexed for recall over all conversations."""
     for _ in range(12):
-        await memory.session(f"{owner}-said", owner=owner).append(SAID, SAID, merge={"word": CANARY})
+        await memory.session(f"{owner}-said", owner=owner).append(SAID, SAID, merge={"word": CANARY}, title=CANARY)
     await summarize(memory)
     assert await memory.session(f"{owner}-said", owner=owner).recall(CANARY, scope="owner")
 

@@ -35,7 +35,7 @@
 --   log        of the last turn: - keeps it, ended removes it unless its turn runs, lost removes it and ends its turn
 --   starts     numbers of the first argument of each list but the first
 -- FIELDS reads epoch counters ids_a ids_b ids_c ids_d ids: others resent edited queued pins large_bytes committed pinned: turn
---   writes counters ids_a ids_b ids_c ids_d ids: others resent queued edited pruned removed pins large_bytes summaries_count with_originals sketch committed pinned: summary: turn stop doubt
+--   writes counters ids_a ids_b ids_c ids_d ids: others resent queued edited pruned removed pins large_bytes summaries_count with_originals sketch committed title pinned: summary: turn stop doubt
 -- REPLY counters@epoch; if made before, the reply of known_append; 0 if the session has changed
 -- ERROR OVERTAKEN sending · FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, turned, live, active, overdue, evictions, turns = unpack(KEYS)

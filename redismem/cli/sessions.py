@@ -12,8 +12,8 @@ from redismem.cli.options import DEFAULT, Full, On, Redact, Target, flag, within
 from redismem.cli.place import open_read_only, open_used
 from redismem.cli.terminal import Stop, Yes, console, one_line, print_json, print_rows
 from redismem.context.context import Context
-from redismem.context.info import SessionInfo
-from redismem.errors import CorruptSession, SessionNotFound
+from redismem.context.info import SessionEntry, SessionInfo
+from redismem.errors import CorruptSession, InvalidSessionId, SessionNotFound
 from redismem.inspection.figures import duration, plural, printable
 from redismem.inspection.quarantine import read_live
 from redismem.inspection.sessions import Listing, hash_of, key_of, list_sessions, look, numbers_of, originals_of
@@ -28,16 +28,20 @@ async def sessions(
     *,
     limit: Annotated[int, within(1, 10_000, "Sessions per page.")] = 20,
     cursor: Annotated[str | None, Parameter(help="Continue from here: the last page prints its cursor.")] = None,
+    owner: Annotated[
+        str | None, Parameter(help="Only the sessions that were begun with this owner, with their titles.")
+    ] = None,
     on: On = DEFAULT,
 ) -> int:
     """List the sessions of a namespace, most recently active first.
 
-    Prints numbers only, no text or state value. A session that ended during the listing is shown as `gone`.
+    Prints numbers only, no text or state value; with `--owner` also titles and the beginning of each last message. A
+    session that ended during the listing is shown as `gone`.
     """
     async with open_read_only(on.url, on.namespace) as (memory, place):
         try:
-            found = await list_sessions(memory.store, limit, cursor)
-        except ValueError as refused:
+            found = await list_sessions(memory.store, limit, cursor, owner)
+        except (InvalidSessionId, ValueError) as refused:
             raise Stop(str(refused), 2) from None
     if on.as_json:
         rows = [
@@ -45,6 +49,7 @@ async def sessions(
                 "session_id": entry.session_id,
                 "hash": hash_of(entry.session_id),
                 "active_ms": entry.active_ms,
+                **({} if owner is None else _texts_of(entry)),
                 **numbers_of(info),
             }
             for entry, info in zip(found.entries, found.infos, strict=True)
@@ -52,7 +57,7 @@ async def sessions(
         numbers = {"count": found.count, "room": found.room}
         print_json({"namespace": on.namespace, **numbers, "sessions": rows, "cursor": found.cursor})
     else:
-        _print_sessions(found)
+        _print_sessions(found, with_titles=owner is not None)
         room = f"; room for {found.room:,} more, the limit is {memory.store.agreement.session_limit:,}"
         print(f"{plural(found.count, 'live session')} in namespace {on.namespace} on {place.name}{room}")
         if found.cursor:
@@ -60,20 +65,27 @@ async def sessions(
     return 0
 
 
-def _print_sessions(found: Listing) -> None:
+def _texts_of(entry: SessionEntry) -> dict[str, str | None]:
+    return {"title": entry.title, "last_role": entry.last_role, "last_text": entry.last_text}
+
+
+def _print_sessions(found: Listing, *, with_titles: bool) -> None:
     rows = []
-    for entry, info in zip(found.entries, found.infos, strict=True):
+    names = [printable(entry.session_id) for entry in found.entries]
+    titles = [[one_line(printable(entry.title or ""), 40)] if with_titles else [] for entry in found.entries]
+    for entry, info, name, title in zip(found.entries, found.infos, names, titles, strict=True):
         active = f"{duration(found.now_ms - entry.active_ms)} ago"
         if isinstance(info, str):
-            rows.append([printable(entry.session_id), active, "", "", "", "", info])
+            rows.append([name, *title, active, "", "", "", "", info])
             continue
         numbers = (f"{number:,}" for number in (info.total_messages, info.window_count, info.window_tokens))
         queue = (info.queued, failing_line(info, found.now_ms))
         waits = ", ".join(printable(word) for word in (*queue, info.waiting_for_param) if word)
         expires = f"in {duration(info.expires_ms - found.now_ms)}"
-        rows.append([printable(entry.session_id), active, *numbers, expires, one_line(waits, 60)])
+        rows.append([name, *title, active, *numbers, expires, one_line(waits, 60)])
+    heads = ("active", "messages", "window", "tokens", "expires", "queue, waits for")
     if rows:
-        print_rows(("session", "active", "messages", "window", "tokens", "expires", "queue, waits for"), rows)
+        print_rows(("session", *(["title"] if with_titles else []), *heads), rows)
 
 
 async def show(

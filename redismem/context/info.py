@@ -128,6 +128,13 @@ class SessionEntry:
     session_id: str
     active_ms: int
     """The time of last use, in milliseconds since 1970, to the second."""
+    title: str | None = None
+    """The title of the session, or else the beginning of its first message by a user, at most 80 characters. None
+    means that there is neither, or that the list was read without `newest`."""
+    last_role: str | None = None
+    """The role of the last message."""
+    last_text: str = ""
+    """The beginning of the last message, at most 160 characters."""
 
 
 @dataclass(frozen=True, slots=True)

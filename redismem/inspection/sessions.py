@@ -16,8 +16,10 @@ from redismem.protocol.call import Call, independent
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.owners import check_owner
 from redismem.protocol.session.page_reads import PageRange
 from redismem.protocol.session.pages import Window
+from redismem.session.listing import list_owned
 from redismem.store.pages import read_page
 from redismem.store.sessions import read_sessions
 from redismem.store.store import Store
@@ -43,11 +45,20 @@ class Listing:
     now_ms: int
 
 
-async def list_sessions(store: Store, limit: int, cursor: str | None = None) -> Listing:
-    """Return a page of live sessions. Raises StoreUnavailable, and ValueError if the cursor is from no page."""
+async def list_sessions(store: Store, limit: int, cursor: str | None = None, owner: str | None = None) -> Listing:
+    """Return a page of live sessions, or with `owner` of all those of an owner, each with its title.
+
+    Raises:
+        InvalidSessionId: The owner is invalid.
+        ValueError: The cursor is from no page.
+        StoreUnavailable: Redis does not answer.
+    """
     now_ms = await store.server_time_ms()
     since_ms = now_ms - store.settings.idle_timeout_ms
-    page = await read_sessions(store, limit, cursor, since_ms)
+    if owner is None:
+        page = await read_sessions(store, limit, cursor, since_ms)
+    else:
+        page = await list_owned(store, check_owner(owner), limit, cursor, newest=True)
     count = await store.run(namespace_calls.count(store.keys, since_ms))
     infos = await infos_of(store, page.sessions)
     room = max(0, store.agreement.session_limit - count)

@@ -295,20 +295,37 @@ class Memory:
         since_ms = await self._alive_since_ms()
         return await self.store.run(namespace_calls.count(self.store.keys, since_ms))
 
-    async def sessions(self, limit: int = 100, cursor: str | None = None, *, include_idle: bool = False) -> SessionPage:
+    async def sessions(
+        self,
+        limit: int = 100,
+        cursor: str | None = None,
+        *,
+        owner: str | None = None,
+        newest: bool = False,
+        include_idle: bool = False,
+    ) -> SessionPage:
         """Return a page of the live sessions, most recently active first.
 
         Args:
             limit: The number of sessions per page, 1 to 10,000.
             cursor: The cursor of the previous page. `None` starts at the first page.
+            owner: Only the sessions that were begun with this owner, idle ones too, at a cost that grows with all of
+                them.
+            newest: True also reads the title of each session and the beginning of its last message.
             include_idle: True also lists sessions past the idle timeout of the settings: those whose policy gives them
                 a longer one, and those that have ended and that no worker has swept yet.
 
         Raises:
+            InvalidSessionId: The owner is invalid.
             ValueError: The limit is out of range, or the cursor does not come from a page.
             StoreUnavailable: Redis does not answer before the deadline.
         """
-        return await read_sessions(self.store, limit, cursor, 0 if include_idle else await self._alive_since_ms())
+        from redismem.session import listing  # no turn needs it
+
+        if owner is not None:
+            return await listing.list_owned(self.store, check_owner(owner), limit, cursor, newest=newest)
+        page = await read_sessions(self.store, limit, cursor, 0 if include_idle else await self._alive_since_ms())
+        return await listing.describe(self.store, page) if newest else page
 
     async def forget(
         self, *, owner: str | None = None, prefix: str | None = None, on_progress: OnProgress | None = None

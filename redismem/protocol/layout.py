@@ -46,6 +46,7 @@ WAITING = b"waiting"
 LAST_INTENT = b"last_intent"
 LAST_RESULT = b"last_result"
 PLAN = b"plan"
+TITLE = b"title"
 LARGE_BYTES = b"large_bytes"
 TURN = b"turn"
 STOP = b"stop"
@@ -61,7 +62,7 @@ TURN_STATUSES = {"r": "running", "d": "done", "s": "stopped", "f": "failed", "l"
 
 # Most states have only these fields, because no param or value is set and no message is summarised yet.
 BARE = frozenset(
-    (COUNTERS, EPOCH, OWNER, ZONE, QUEUED, RESENT, PINS, LARGE_BYTES, TURN, STOP, DOUBT, NEWEST_IDS, *OLDER_IDS)
+    (COUNTERS, EPOCH, OWNER, ZONE, TITLE, QUEUED, RESENT, PINS, LARGE_BYTES, TURN, STOP, DOUBT, NEWEST_IDS, *OLDER_IDS)
 )
 
 
@@ -232,6 +233,14 @@ def encode_elements(uncounted: int, hidden: int) -> bytes:
 def encode_policy(policy: str) -> bytes:
     """Encode the part of the counters about the policy; b"" if there is none."""
     return b"~" + policy.encode() if policy else b""
+
+
+def decode_title(field: bytes | None) -> str | None:
+    """Decode the field `title`; None means that no title was set, or that it cannot be read."""
+    try:
+        return None if field is None else field.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def decode_zone(field: bytes | None) -> str | None:

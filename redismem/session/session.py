@@ -132,8 +132,8 @@ class Session:
             confirm: The number of replicas that must acknowledge the append. `None` takes it from the settings.
             pin: True pins these messages: they stay verbatim before all other messages and are never summarised. False
                 pins none of them. `None` pins messages with the role system or developer.
-            merge: Params to set, see `merge()`. Similarly `waiting`, `last_intent`, `last_result` and `plan`, see
-                `set_waiting()`, `set_last_intent()`, `set_last_result()` and `set_plan()`.
+            merge: Params to set, see `merge()`. Similarly `waiting`, `last_intent`, `last_result`, `plan` and `title`,
+                see `set_waiting()`, `set_last_intent()`, `set_last_result()`, `set_plan()` and `set_title()`.
 
         Raises:
             InvalidMessage: A message, the id or another argument is invalid.
@@ -359,12 +359,14 @@ class Session:
     last_intent = _delegate("_state", SessionState.last_intent)
     last_result = _delegate("_state", SessionState.last_result)
     plan = _delegate("_state", SessionState.plan)
+    title = _delegate("_state", SessionState.title)
     update = _delegate("_state", SessionState.update)
     merge = _delegate("_state", SessionState.merge)
     set_waiting = _delegate("_state", SessionState.set_waiting)
     set_last_intent = _delegate("_state", SessionState.set_last_intent)
     set_last_result = _delegate("_state", SessionState.set_last_result)
     set_plan = _delegate("_state", SessionState.set_plan)
+    set_title = _delegate("_state", SessionState.set_title)
 
     tail = _delegate("_reader", Reader.tail)
     messages = _delegate("_reader", Reader.messages)

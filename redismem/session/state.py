@@ -44,17 +44,21 @@ class SessionState:
         """Return the plan; `None` if it is not set."""
         return (await self.state()).plan
 
+    async def title(self) -> str | None:
+        """Return the title that was set; `None` if none was. It is no part of `state()`."""
+        return await self._store.run(self._calls.title())
+
     async def update(self, *, id: str | None = None, **changes: Unpack[StateChanges]) -> None:
         """Change several parts of the state at once, all or nothing. A missing session is created.
 
         Args:
             id: An id that makes the change idempotent. If one of the session's last 16 appends and state changes had
                 this id, nothing is written, so later changes by other writers survive a retry.
-            merge: Params to set, see `merge()`. Similarly `waiting`, `last_intent`, `last_result` and `plan`, see
-                `set_waiting()`, `set_last_intent()`, `set_last_result()` and `set_plan()`.
+            merge: Params to set, see `merge()`. Similarly `waiting`, `last_intent`, `last_result`, `plan` and `title`,
+                see `set_waiting()`, `set_last_intent()`, `set_last_result()`, `set_plan()` and `set_title()`.
 
         Raises:
-            InvalidState: A param name or a value cannot be stored.
+            InvalidState: A param name, a value or the title cannot be stored.
             TooLarge: A value, or the number of params, exceeds its limit.
             InvalidMessage: The id is invalid.
         """
@@ -106,3 +110,13 @@ class SessionState:
             TooLarge: The value exceeds its limit.
         """
         await self.update(plan=value)
+
+    async def set_title(self, title: str | None) -> None:
+        """Set the title that lists of conversations show: one line of 1 to 64 bytes. None removes it.
+
+        `forget()` of a message removes the title too, because it may tell of the message.
+
+        Raises:
+            InvalidState: The title is empty or too long, or has control characters or surrounding whitespace.
+        """
+        await self.update(title=title)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -48,6 +48,8 @@ class Filters:
     """True: the session's summary has failed, or its state cannot be read."""
     active_since_ms: int | None = None
     active_before_ms: int | None = None
+    owner: str | None = None
+    """Only sessions that were begun with this owner."""
 
 
 async def search(memory: Memory, filters: Filters, limit: int, cursor: str | None) -> Rows:
@@ -64,10 +66,10 @@ async def search(memory: Memory, filters: Filters, limit: int, cursor: str | Non
     page_count, pages_count = (_TEXTS_COUNT, _TEXT_PAGES_COUNT) if filters.text else (_PAGE_COUNT, _PAGES_COUNT)
     if filters.failing:
         page_count = min(page_count, _INFOS_COUNT)
-    if filters == Filters():
+    if filters == Filters(owner=filters.owner):
         page_count = limit
     for _ in range(pages_count):
-        page = await memory.sessions(page_count, cursor)
+        page = await memory.sessions(page_count, cursor, owner=filters.owner)
         entries, cursor = page.sessions, page.cursor
         since_ms = filters.active_since_ms
         if since_ms is not None and entries and entries[-1].active_ms < since_ms:
@@ -86,7 +88,7 @@ async def _matching(
 ) -> list[dict[str, Any]]:
     part = filters.contains.casefold()
     entries = [entry for entry in entries if part in entry.session_id.casefold()]
-    rows = [asdict(entry) for entry in entries]
+    rows: list[dict[str, Any]] = [{"session_id": each.session_id, "active_ms": each.active_ms} for each in entries]
     if filters.failing:
         infos = await infos_of(memory.store, entries)
         rows = [row | {"failing": why} for row, info in zip(rows, infos, strict=True) if (why := _failure(info))]

@@ -121,11 +121,13 @@ def change_state(session: blocking.Session) -> Iterator[str]:
     session.set_last_intent("buy")
     session.set_last_result({"ok": True})
     session.set_plan(["a", "b"])
+    session.set_title("a title")
     session.update(merge={"x": redismem.UNSET})
-    yield from ("merge", "set_waiting", "set_last_intent", "set_last_result", "set_plan", "update")
+    yield from ("merge", "set_waiting", "set_last_intent", "set_last_result", "set_plan", "set_title", "update")
     assert (session.params(), session.waiting(), session.last_intent()) == ({"y": [2.0]}, None, "buy")
     assert (session.last_result(), session.plan(), session.state().plan) == ({"ok": True}, ["a", "b"], ["a", "b"])
-    yield from ("params", "waiting", "last_intent", "last_result", "plan", "state")
+    assert session.title() == "a title"
+    yield from ("params", "waiting", "last_intent", "last_result", "plan", "title", "state")
 
 
 def look_and_end(memory: blocking.Memory, session: blocking.Session) -> Iterator[str]:

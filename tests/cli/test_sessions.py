@@ -102,6 +102,25 @@ def test_sessions_for_people(command: Any, talk: Any, memory: Any, redis_options
     assert rows == {"talk": "live", "empty": "gone", "broken": "unreadable"}
 
 
+def test_sessions_of_an_owner_have_their_titles(command: Any, memory: Any, talk: Any, redis_options: Any) -> None:
+    memory.session("trip", owner="ann").append({"role": "user", "content": "A trip to Oslo\n" + "in May " * 20})
+    memory.session("cake", owner="ann").append({"role": "user", "content": "x"}, title="A cake")
+    memory.session("other", owner="bob").append({"role": "user", "content": SECRET}, title="hidden")
+    ran = command("sessions", "--owner", "ann", *redis_options)
+    assert (ran.code, ran.err) == (0, "")
+    assert "A cake" in ran.out
+    assert "hidden" not in ran.out
+    assert not {"talk", "other"} & {line.split()[0] for line in ran.out.splitlines()}
+    first = command("sessions", "--owner", "ann", "--limit", 1, "--json", *redis_options).document
+    second = command("sessions", "--owner", "ann", "--json", "--cursor", first["cursor"], *redis_options).document
+    rows = {row["session_id"]: row for row in (*first["sessions"], *second["sessions"])}
+    assert set(rows) == {"cake", "trip"}
+    assert (rows["cake"]["title"], rows["cake"]["last_role"], rows["cake"]["last_text"]) == ("A cake", "user", "x")
+    assert rows["trip"]["title"].startswith("A trip to Oslo in May")
+    assert "title" not in command("sessions", "--json", *redis_options).document["sessions"][0]
+    assert command("sessions", "--owner", "", *redis_options).code == 2
+
+
 def test_a_page_says_how_to_get_the_next(command: Any, memory: Any, redis_options: Any) -> None:
     for number in range(3):
         memory.session(f"s-{number}").append({"role": "user", "content": "x"})

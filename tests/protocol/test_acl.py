@@ -74,6 +74,8 @@ TURNS: list[tuple[Callable[[blocking.Session], Any], Callable[[Any], bool]]] = [
     (lambda session: session.append_and_read(user(6), expect=6), lambda context: context.last_seq == 7),
     (lambda session: session.update(plan=["a"]), lambda nothing: nothing is None),
     (lambda session: session.state(), lambda state: state.plan == ["a"]),
+    (lambda session: session.set_title("a"), lambda nothing: nothing is None),
+    (lambda session: session.title(), lambda title: title == "a"),
     (lambda session: session.append(user(7), pin=True), lambda receipt: receipt.last_seq == 8),
     (lambda session: session.replace(8, user(8)), lambda message: message.pinned),
     (lambda session: session.unpin(8), lambda message: not message.pinned),
@@ -106,6 +108,7 @@ def test_turns_and_summaries_pass(url: str) -> None:
             assert expected(given), f"turn {number}: {given}"
         session.append(user(7))
         assert (memory.count(), memory.sessions().sessions[0].session_id) == (1, "a")
+        assert memory.sessions(owner="ann").sessions == []
 
 
 def test_failures_evictions_and_inspection_pass(url: str, admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from support.conversations import user_message
 from support.stored import read_namespace
 
 from redismem import (
     UNSET,
+    InvalidState,
     Session,
 )
 
@@ -59,3 +61,31 @@ async def test_fields_of_the_store_cannot_be_reached_through_params(session: Ses
     assert context.state.params == dict.fromkeys(names, "mine")
     assert (context.total_messages, context.state.plan, context.summaries) == (1, None, [])
     assert (await session.info()).params_keys == tuple(sorted(names))
+
+
+async def test_a_title_is_set_beside_the_state_and_is_one_short_line(session: Session) -> None:
+    assert await session.title() is None
+    await session.append(user_message("a"), title="Where to, in May?", plan=1)
+    assert await session.title() == "Where to, in May?"
+    await session.set_title("ü" * 32)
+    assert await session.title() == "ü" * 32
+    context = await session.append_and_read(user_message("b"))
+    assert context.state == await session.state()
+    for refused in ("", " a", "a\nb", "ü" * 32 + "x", "\ud800", 7):
+        with pytest.raises(InvalidState, match="a title is a string of 1 to 64 bytes"):
+            await session.set_title(refused)  # type: ignore[arg-type]
+    await session.update(title=UNSET, plan=None)
+    assert await session.title() == "ü" * 32
+    await session.set_title(None)
+    assert await session.title() is None
+
+
+async def test_a_title_goes_with_a_forgotten_message_and_with_the_session(session: Session) -> None:
+    await session.append(user_message("a"), user_message("b"), title="about a")
+    await session.pop(1)
+    assert await session.title() == "about a"
+    await session.forget(1)
+    assert await session.title() is None
+    await session.set_title("about nothing")
+    await session.clear()
+    assert await session.title() is None

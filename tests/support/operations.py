@@ -82,6 +82,7 @@ OPERATIONS: dict[str, Operation] = {
     "last_intent": Operation(lambda session: session.last_intent(), unknown=None, outage="served"),
     "last_result": Operation(lambda session: session.last_result(), unknown=None, outage="served"),
     "plan": Operation(lambda session: session.plan(), unknown=None, outage="served"),
+    "title": Operation(lambda session: session.title(), 1, unknown=None, outage="served"),
     "exists": Operation(
         lambda session: session.exists(), 1, unknown=False, corrupt=CorruptSession, outage="refused"
     ),

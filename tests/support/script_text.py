@@ -11,14 +11,14 @@ from typing import NamedTuple
 from redismem.protocol import layout
 
 # Expressions without a quoted field, and the fields they stand for.
-_CALLERS = {layout.PARAM, layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN}
+_CALLERS = {layout.PARAM, layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN, layout.TITLE}
 _MEANT: dict[str, set[bytes]] = {
     "unpack(changes)": _CALLERS,
     "unpack(ARGV, first_drop)": _CALLERS,
     "unpack(fields)": {layout.SUMMARIES_COUNT, layout.SUMMARY, layout.PINNED, layout.REMOVED, layout.PRUNED}
     | {layout.WITH_ORIGINALS},
     "unpack(ARGV, first_dropped)": {
-        *(layout.SUMMARY, layout.PINNED, layout.SKETCH, layout.COMMITTED, layout.WITH_ORIGINALS)
+        *(layout.SUMMARY, layout.PINNED, layout.SKETCH, layout.COMMITTED, layout.WITH_ORIGINALS, layout.TITLE)
     },
     "place": {layout.PINNED},
     "summary_field": {layout.SUMMARY},

@@ -187,3 +187,22 @@ async def test_a_list_that_waits_has_its_deadline_and_frees_its_place(
 )
 def test_a_turn_is_no_search(method: str, path: str, query: bytes, expected: bool) -> None:
     assert is_search(method, path, query) is expected
+
+
+async def test_a_search_may_be_of_one_owner(memory: Memory) -> None:
+    for owner in ("ann", "bob"):
+        for number in range(3):
+            text = {"role": "user", "content": f"Where is parcel {number}?"}
+            await memory.session(f"{owner}-{number}", owner=owner).append(text)
+    for filters in (
+        searching.Filters(owner="ann"),
+        searching.Filters("-", owner="ann"),
+        searching.Filters(text="parcels", owner="ann"),
+    ):
+        found, cursor = [], None
+        while True:
+            rows, cursor = await searching.search(memory, filters, 2, cursor)
+            found += [row["session_id"] for row in rows]
+            if cursor is None:
+                break
+        assert sorted(found) == ["ann-0", "ann-1", "ann-2"]

@@ -25,6 +25,12 @@ _COMMANDS_COUNT = 256
 _ELEMENTS_COUNT = 4_096
 
 
+def check_limit(limit: int) -> None:
+    """Check the number of sessions per page. Raises ValueError."""
+    if type(limit) is not int or not 1 <= limit <= _LIMIT:
+        raise ValueError(f"limit is an integer, from 1 to {_LIMIT}")
+
+
 class _Range:
     """The live sessions of one shard that count for the session limit, or the exempt ones, newest first."""
 
@@ -78,8 +84,7 @@ class SessionsReader:
         Raises:
             ValueError: the cursor was not returned by sessions(), or the limit is out of range.
         """
-        if type(limit) is not int or not 1 <= limit <= _LIMIT:
-            raise ValueError(f"limit is an integer, from 1 to {_LIMIT}")
+        check_limit(limit)
         self._limit = limit
         self._since_ms = since_ms
         self._after = None if cursor is None else decode_cursor(cursor)

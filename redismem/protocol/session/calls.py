@@ -276,6 +276,15 @@ class SessionCalls:
 
         return Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.STATE)
 
+    def title(self) -> Call[str | None]:
+        """Build a call that reads the title that was set. None means that none was."""
+        keys = self.keys
+
+        def decode(stored: Any) -> str | None:
+            return layout.decode_title(replies.own_fields(keys, stored).get(layout.TITLE))
+
+        return Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.STATE)
+
     def info(self) -> Call[SessionInfo | None]:
         """Build a call that reads the session's numbers. None means that there is no session."""
         keys = self.keys

@@ -185,6 +185,7 @@ def forget(
     """
     edit = Edit(Op.FORGET, view.context.first_seq, if_summaries=True, log="lost")
     edit.drops.append(layout.SKETCH)  # as a whole: the words of one message cannot be taken out
+    edit.drops.append(layout.TITLE)  # it may tell of the message
     edit.replaced = dict(_change_window(edit, view, selected))
     _change_pinned(edit, view, selected)
     edit.blocks = list(_change_blocks(view, selected, blocks))

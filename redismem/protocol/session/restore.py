@@ -21,7 +21,7 @@ from redismem.protocol.owners import is_owner_field
 
 _EPOCH = re.compile(rb"[1-9][0-9]{0,18}-[0-9a-f]+")
 _VALUES = (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN)
-_KEPT_FIELDS = (*_VALUES, layout.OWNER, layout.ZONE)
+_KEPT_FIELDS = (*_VALUES, layout.OWNER, layout.ZONE, layout.TITLE)
 _MOST = 1 << 53
 # Fields of a claim, a queue, other processes or a turn.
 _DROPPED_FIELDS = (
@@ -191,6 +191,8 @@ def _fault_of(name: bytes, value: bytes) -> str | None:
             layout.pins(value)
         elif name in _NUMBERS:
             int(value)
+        elif name == layout.TITLE:
+            value.decode()
         elif name.startswith(PARAM) or name in _VALUES:
             name.decode("utf-8", "surrogatepass")
             decode_value(value)

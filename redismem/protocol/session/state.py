@@ -10,11 +10,14 @@ from redismem.errors import InvalidState, TooLarge
 from redismem.messages.message import UNSET, Unset
 from redismem.messages.values import encode_value
 from redismem.protocol.appends import NO_CHANGE, StateChange
-from redismem.protocol.layout import PARAM
+from redismem.protocol.keys import is_session_id, plain
+from redismem.protocol.layout import PARAM, TITLE
 from redismem.settings.names import over_limit
 from redismem.settings.settings import Settings
 
 _NAME_BYTES = 256
+# A longer value would take the state out of its compact encoding in Redis.
+_TITLE_BYTES = 64
 # Lua's unpack() takes at most 7,999 values.
 _CHANGE_COUNT = 1_000
 
@@ -27,6 +30,7 @@ class StateChanges(TypedDict, total=False):
     last_intent: Any
     last_result: Any
     plan: Any
+    title: str | Unset | None
 
 
 _READ_OPTIONS = ("limit", "before", "max_tokens")
@@ -67,14 +71,15 @@ def change(
     last_intent: Any = UNSET,
     last_result: Any = UNSET,
     plan: Any = UNSET,
+    title: str | Unset | None = UNSET,
 ) -> StateChange:
     """Encode a change of the state. `None` drops a field, and `UNSET` as a param's value drops the param.
 
     Raises:
-        InvalidState: a param name or a value cannot be stored.
+        InvalidState: a param name, a value or the title cannot be stored.
         TooLarge: a value or the number of params exceeds its limit.
     """
-    if merge is None and waiting is last_intent is last_result is plan is UNSET:
+    if merge is None and waiting is last_intent is last_result is plan is title is UNSET:
         return NO_CHANGE
     sets: list[bytes] = []
     drops: list[bytes] = []
@@ -100,7 +105,8 @@ def change(
             drops.append(label.encode())
         elif value is not UNSET:
             put(label.encode(), value, label)
-    return StateChange(tuple(sets), tuple(drops))
+    more = _change_title(title)
+    return StateChange((*sets, *more.sets), (*drops, *more.drops))
 
 
 def _check_count(params: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:
@@ -125,3 +131,21 @@ def _encode_name(name: Any) -> bytes:
     if len(encoded) > _NAME_BYTES:
         raise InvalidState(f"a param name has at most {_NAME_BYTES} bytes, this one has {len(encoded)}")
     return encoded
+
+
+def _change_title(title: Any) -> StateChange:
+    """Encode a change of the title, which is no JSON value, so that lists show it as it is.
+
+    Raises:
+        InvalidState: the title is not one line of 1 to 64 bytes.
+    """
+    if title is UNSET:
+        return NO_CHANGE
+    if title is None:
+        return StateChange(drops=(TITLE,))
+    if not is_session_id(title) or len(encoded := plain(title).encode()) > _TITLE_BYTES:
+        raise InvalidState(
+            f"a title is a string of 1 to {_TITLE_BYTES} bytes in UTF-8, without control characters or surrounding "
+            "whitespace"
+        )
+    return StateChange((TITLE, encoded))
