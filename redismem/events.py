@@ -115,6 +115,7 @@ class Op(StrEnum):
     APPEND_TURN = "append_turn", Traits(Outage.WAITS, appends=True, method="turn")
     STOP_TURN = "stop_turn", Traits(method="stop")
     CLAIM_TURN = "claim_turn"
+    LEAVE_LINE = "leave_line"
     READ_TURN = "read_turn", Traits(method="follow", is_read=True)
     LOOK_UP_TURN = "look_up_turn", Traits(method="turn_of", is_read=True)
     DUE_TURNS = "due_turns"

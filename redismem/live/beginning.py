@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 from redismem.context.context import Context
 from redismem.context.results import Receipt
 from redismem.errors import RedismemError, StoreUnavailable, TurnBusy, TurnKnown, Unconfirmed
-from redismem.live.ending import end_if_dead
+from redismem.live.ending import end_if_dead, give_up
 from redismem.live.events import END
 from redismem.live.live import Live, live_of
 from redismem.messages.message import Message
@@ -96,6 +96,14 @@ class Beginning:
         """Begin the turn. Raises the errors of `Session.turn`."""
         live = live_of(self.host.store)
         self._check_not_nested(live)
+        try:
+            return await self._begin(live)
+        except (asyncio.CancelledError, TurnBusy) as error:
+            if self.when_busy != "refuse" or isinstance(error, asyncio.CancelledError):
+                live.spawn(give_up(self.host.store, self.host.calls.keys, self._holder))
+            raise
+
+    async def _begin(self, live: Live) -> BegunTurn:
         clock = asyncio.get_running_loop().time
         until_s = clock() + self.wait_s
         interrupted = ""

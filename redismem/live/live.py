@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Coroutine
+from typing import Any
 
 from redismem.concurrency.loops import at_loop_end
 from redismem.events import facts
@@ -68,12 +70,16 @@ class Live:
             if self._feeds.get(feed.keys.session_id) is feed:
                 del self._feeds[feed.keys.session_id]
 
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run work in the background, at the longest until the memory is closed."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     def _hear_stops(self, channel: bytes) -> None:
         if channel not in self._heard:
             self._heard.add(channel)
-            task = asyncio.get_running_loop().create_task(self._subscribe(channel))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self.spawn(self._subscribe(channel))
 
     async def _subscribe(self, channel: bytes) -> None:
         await self.subscriptions.add(channel, self)

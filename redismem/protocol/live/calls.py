@@ -273,6 +273,11 @@ def stop_turn(keys: SessionKeys, reason: str, *, generation: str | None, name: b
     return script_call(Op.STOP_TURN, keys, bool, named)
 
 
+def leave_line(keys: SessionKeys, ticket: str) -> Call[TurnField | None]:
+    """Build a call that gives up the place of a waiting turn. It returns the turn if it has begun meanwhile."""
+    return script_call(Op.LEAVE_LINE, keys, decode_turn, {"ticket": ticket})
+
+
 class ClaimReply(NamedTuple):
     """The outcome of a claim."""
 
