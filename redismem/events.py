@@ -117,7 +117,7 @@ class Op(StrEnum):
     CLAIM_TURN = "claim_turn"
     LEAVE_LINE = "leave_line"
     READ_TURN = "read_turn", Traits(method="follow", is_read=True)
-    LOOK_UP_TURN = "look_up_turn", Traits(method="turn_of", is_read=True)
+    LOOK_UP_TURN = "look_up_turn", Traits(method="turn_of or stop", is_read=True)
     DUE_TURNS = "due_turns"
 
     # Calls of a memory

@@ -326,11 +326,7 @@ class Session:
 
     follow.__doc__ = session.Session.follow.__doc__
 
-    def stop(self, reason: str = "stopped", turn: str | None = None) -> bool:
-        """See `redismem.Session.stop`; its docstring is copied below."""
-        return self._turns.run(lambda twin: twin.stop(reason, turn))
-
-    stop.__doc__ = session.Session.stop.__doc__
+    stop = _blocking(session.Session.stop)
     turn_of = _blocking(session.Session.turn_of)
     recall = _blocking(session.Session.recall)
     read = _blocking(session.Session.read)

@@ -125,6 +125,13 @@ class Live:
         await self.subscriptions.aclose()
 
 
+def find_running(store: Store, session_id: str) -> Writing | None:
+    """Return the turn of a session that this event loop runs; `None` if there is none, or no event loop."""
+    loop = asyncio._get_running_loop()
+    live = None if loop is None else store.lives.get(loop)
+    return live.running.get(session_id) if isinstance(live, Live) else None
+
+
 def live_of(store: Store) -> Live:
     """Return the part of a store for the turns of the running event loop."""
     loop = asyncio.get_running_loop()

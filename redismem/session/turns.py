@@ -15,7 +15,7 @@ from redismem.errors import CorruptSession, InvalidMessage, SessionNotFound, Sto
 from redismem.live.beginning import Beginning, WhenBusy
 from redismem.live.following import follow, turn_of
 from redismem.live.info import TurnInfo
-from redismem.live.live import live_of
+from redismem.live.live import find_running
 from redismem.live.turn import Turn
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
@@ -202,7 +202,7 @@ class Turns:
             raise ValueError(f"a reason has 1 to {_REASON_CHARS} printable ASCII characters")
         name = None if turn is None else turn_name(turn)
         await self.check_owner()
-        writing = live_of(self.store).running.get(self.id)
+        writing = find_running(self.store, self.id)
         if writing is not None and (name is None or name.hex() == writing.field.name):
             writing.on_stop(reason)
             return True

@@ -91,6 +91,8 @@ TURNS: list[tuple[Callable[[blocking.Session], Any], Callable[[Any], bool]]] = [
     (lambda session: session.telemetry(), lambda numbers: numbers["waiting_for_param"] == "size"),
     (lambda session: session.exists(), lambda exists: exists is True),
     (lambda session: session.set_aside(), lambda is_aside: is_aside is False),
+    (lambda session: session.stop(turn="t1"), lambda was_running: was_running is False),
+    (lambda session: session.turn_of("t1"), lambda known: known is None),
     (lambda session: session.clear(missing_ok=False), lambda cleared: cleared is True),
 ]
 """Operations in this order, after five messages and a summary, each with a check of its result."""

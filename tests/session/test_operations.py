@@ -36,13 +36,14 @@ class Table(NamedTuple):
 
 
 NO_SCRIPT = "it runs no script"
-NO_CALL = {"check": "it calls no Redis"} | dict.fromkeys(("turn", "follow", "stop", "turn_of"), "tests/live/ has it")
+IN_A_BLOCK = dict.fromkeys(("turn", "follow"), "it is no call, but a block or an iterator: tests/live")
+NO_CALL = {"check": "it calls no Redis", **IN_A_BLOCK}
 TABLES = [
     Table("OPERATIONS of support/operations.py", [row.call for row in OPERATIONS.values()], NO_CALL),
     Table(
         "FORGOTTEN of store/test_interruptions.py",
         [call for call, _ in FORGOTTEN],
-        NO_CALL | dict.fromkeys(("exists", "info", "set_aside", "state", "telemetry", "title"), NO_SCRIPT),
+        NO_CALL | dict.fromkeys(("exists", "turn_of", "info", "set_aside", "state", "telemetry", "title"), NO_SCRIPT),
     ),
     Table("TURNS of protocol/test_acl.py", [call for call, _ in TURNS], NO_CALL),
 ]

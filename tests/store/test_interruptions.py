@@ -88,6 +88,7 @@ FORGOTTEN: list[tuple[Callable[[Session], Awaitable[Any]], Callable[[Any], bool]
     (lambda session: session.unpin(9), lambda message: not message.pinned),
     (lambda session: session.archive(1), lambda archived: len(archived) == 1),
     (lambda session: session.forget(9), lambda forgotten: forgotten.seqs == (9,)),
+    (lambda session: session.stop(turn="t1"), lambda was_running: was_running is False),
     (lambda session: session.clear(), lambda cleared: cleared is True),
 ]
 """For each operation with a script, in this order: its call, and a check of its result."""

@@ -112,7 +112,7 @@ ELSEWHERE |= {"hscan", "hstrlen", "zrevrank", "persist"}
 ELSEWHERE |= {"lrem"}  # `forget` needs it only if two gaps become one
 ELSEWHERE |= {"unlink"}  # for records
 ELSEWHERE |= {"hexists"}  # for scripts of workers
-ELSEWHERE |= {"append", "strlen", "getrange"}  # for turns
+ELSEWHERE |= {"setrange", "strlen", "getrange"}  # for turns
 
 
 # Each command once; and one of each kind per server and transport, because their errors differ.

@@ -108,6 +108,10 @@ OPERATIONS: dict[str, Operation] = {
         1, {"history_count": 0, "params_keys": [], "waiting_for_param": None}, CorruptSession,
         refuses_layout=True, outage="served",
     ),
+    "turn_of": Operation(
+        lambda session: session.turn_of("t1"), 1, None, CorruptSession, refuses_layout=True, outage="refused"
+    ),
+    "stop": Operation(lambda session: session.stop(), 1, unknown=False, outage="refused"),
     "prune": Operation(
         lambda session: session.prune(1), 2, SessionNotFound, SessionNotFound, refuses_layout=True, outage="refused"
     ),

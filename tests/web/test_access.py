@@ -126,7 +126,7 @@ async def test_each_route_needs_a_known_key_with_the_right_scope(keyed: Keyed) -
 
 
 async def test_the_curl_command_of_the_docs_works(keyed: Keyed) -> None:
-    (line,) = re.findall(r"^curl .*$", (Path(__file__).parents[2] / "docs" / "http.md").read_text(), re.MULTILINE)
+    line, *_ = re.findall(r"^curl .*$", (Path(__file__).parents[2] / "docs" / "http.md").read_text(), re.MULTILINE)
     curl, option, header, data, body, url = shlex.split(line)
     assert (curl, option, data) == ("curl", "-H", "-d")
     name, _, value = header.partition(": ")

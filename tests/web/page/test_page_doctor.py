@@ -161,7 +161,7 @@ async def restrict(page: Page, memory: Memory, raw: Any) -> None:
     try:
         await expect_findings(page, commands="fail")
         line = (await page.locator("#acl").inner_text()).replace(" USER ", " default ", 1)
-        await raw.execute_command(*(word for word in line.split() if not word.startswith("~rm:")))
+        await raw.execute_command(*(word for word in line.split() if not word.startswith(("~rm:", "&rm:"))))
     finally:
         await raw.execute_command("ACL", "SETUSER", "default", "+zadd")
 
