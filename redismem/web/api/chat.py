@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Response
 
@@ -18,7 +18,7 @@ from redismem.web.access import Caller
 from redismem.web.api import schemas
 from redismem.web.api.sessions import TheCaller, TheMemory, TheService, check_owner
 from redismem.web.api.streams import REVOKED, STREAM, EventStream
-from redismem.web.api.turn_streams import answer_turn, peek, until_end
+from redismem.web.api.turn_streams import OpenTurn, answer_turn, peek, respond, until_end
 from redismem.web.chat.chat import Events, Question
 from redismem.web.chat.frames import chat_frames, parse_event_id
 from redismem.web.http.json import Json
@@ -36,13 +36,15 @@ async def chat(
     service: TheService,
     memory: TheMemory,
     caller: TheCaller,
+    format: Literal["chat", "events"] = "chat",
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=64, pattern="^[A-Za-z0-9_-]+$")] = None,
     last_event_id: Annotated[str | None, Header(max_length=100)] = None,
 ) -> Response:
     """Answer a message with a stream of events: start, text, notice, end.
 
     With `Last-Event-ID` the stream continues after that event, even if another server began the answer. The answer is
-    not generated again.
+    not generated again. In the format `events` the events are those of `GET /v1/sessions/{id}/turns/current`, which
+    continues the stream.
     """
     policy = Policy(zone=asked.zone if asked.zone and find_zone(asked.zone) else None)
     session = memory.session(asked.session_id or memory.new_session_id(), policy=policy, owner=asked.owner)
@@ -57,13 +59,16 @@ async def chat(
     question = Question(
         idempotency_key or uuid.uuid4().hex,
         [{"role": "user", "content": asked.message}],
+        when_busy=asked.when_busy,
         project=service.background(memory, asked.project),
     )
     try:
-        events = (await answer_turn(service, caller, session, question, asked.owner)).events
+        turn = await answer_turn(service, caller, session, question, asked.owner)
     except (StoreUnavailable, NotAllowed, TooLarge) as refused:
-        events = service.chat.answer_alone(question, refused)
-    return await _stream(service, caller, session, question.turn_id, events)
+        turn = OpenTurn(question.turn_id, "", service.chat.answer_alone(question, refused))
+    if format == "events":
+        return await respond(service, caller, session, turn, format)
+    return await _stream(service, caller, session, turn.turn_id, turn.events)
 
 
 async def _stream(

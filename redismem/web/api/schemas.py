@@ -346,12 +346,14 @@ class ChatMessage(Taken):
     """A message for the chat. Without `session_id` it begins a session. `project` adds that project's background.
 
     A session that the message begins belongs to `owner`; another one is refused if it has another owner, or none. Its
-    days are those of `zone`, an IANA name; a zone that the server does not know counts as UTC.
+    days are those of `zone`, an IANA name; a zone that the server does not know counts as UTC. `when_busy` is that of a
+    turn.
     """
 
     session_id: Name | None = None
     zone: Name | None = None
     message: Annotated[str, Field(min_length=1, max_length=100_000)]
+    when_busy: Literal["refuse", "wait", "interrupt"] = "wait"
     project: ProjectName | None = None
     owner: Name | None = None
 

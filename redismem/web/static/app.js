@@ -8,7 +8,7 @@ import { Conversation } from "./conversation.js";
 import { Conversations } from "./conversations.js";
 import { beginKeys, confirmAndAct } from "./dialogs.js";
 import { byId, setText, show } from "./dom.js";
-import { entriesOf, unanswered } from "./entries.js";
+import { entriesOf, isAsked, unanswered } from "./entries.js";
 import { Given } from "./given.js";
 import { tellHealth } from "./health.js";
 import { Operations } from "./operations.js";
@@ -35,17 +35,14 @@ let conversation = null;
 let drawing = 0;
 // The seq of the message that the address names, until it is shown.
 let wantedSeq = null;
+// The numbers of the conversation that last led to the question which turn runs.
+let askedNumbers = null;
 
 const mayWrite = () => !about || about.scopes.includes("write");
 // Other people's conversations are for reading, until the user asks to write.
 const isWriting = () => mayWrite() && isWritten(conversation.sessionId);
 
-// Until the state is read again, the newest answer's `waiting_for` counts.
-function waitingFor() {
-  const newest = turns.of(conversation.sessionId).at(-1);
-  if (newest?.end && !newest.isRead) return newest.end.waiting_for;
-  return conversation.context?.state.waiting_for_param ?? null;
-}
+const waitingFor = () => conversation.context?.state.waiting_for_param ?? null;
 
 // Draws at most once per frame.
 function scheduleDraw() {
@@ -64,7 +61,9 @@ function drawAll() {
   given.draw(conversation, about);
   drawRequest(conversation);
   const isSensitive = waiting !== null && (about?.sensitive_params ?? []).includes(waiting);
-  drawComposer({ isLive: turns.isLive(conversation.sessionId), waitingFor: waiting, isSensitive, mayWrite: mayWrite(), isWriting: isWriting(), hasModel: !about || about.model !== null });
+  const { sessionId } = conversation;
+  const state = { isRunning: turns.running(sessionId) !== null, isBusy: turns.isBusy(sessionId), isAccepting: turns.isAccepting(sessionId) };
+  drawComposer({ ...state, waitingFor: waiting, isSensitive, mayWrite: mayWrite(), isWriting: isWriting(), hasModel: !about || about.model !== null });
   setText(byId("chat-title"), shortId(conversation.sessionId));
   byId("chat-title").title = conversation.sessionId;
   byId("clear").disabled = !conversation.exists || !isWriting();
@@ -86,23 +85,38 @@ async function showMessage(seq) {
   return reveal(seq) ? null : tellFault(`Message ${seq} is not stored here (any more).`);
 }
 
-// Forgets the turns of this tab that the memory has stored, and joins an answer that another tab waits for.
+// Forgets the turns that the conversation shows without them, and follows the turn that runs. Of a message without an
+// answer it asks how its turn ended.
 function settle() {
-  const stored = new Set(conversation.inOrder().map((each) => `${each.beside?.metadata?.turn}:${each.message.role}`));
-  for (const turn of turns.of(conversation.sessionId)) {
-    if (!turn.end?.seq || !turn.isRead) continue;
-    // A turn with notices stays as long as its reply is stored, so that the notices show beside the reply.
-    if (!stored.has(`${turn.id}:assistant`) || !turn.notices.length) turns.forget(turn.id);
+  const { sessionId, messages, numbers } = conversation;
+  for (const turn of turns.of(sessionId)) {
+    if (turn.phase !== "ended" || !turn.isStored || !turn.isRead) continue;
+    // A turn with notices stays as long as its reply, so that the notices show beside the reply.
+    const isOnlyHere = turn.end.seq ? turn.notices.length > 0 && messages.has(turn.end.seq) : isAsked(conversation, turn);
+    if (!isOnlyHere) turns.forget(turn);
   }
+  if (document.hidden || turns.isBusy(sessionId)) return;
   const question = unanswered(conversation);
-  if (question && mayWrite() && !turns.get(question.id)) turns.join(conversation.sessionId, question.id, question.text, question.ms);
+  const isKnown = question !== null && turns.knows(question.id);
+  if (numbers?.turn !== "running") {
+    if (question && !isKnown) turns.follow(sessionId, question, false);
+  } else if (numbers !== askedNumbers) {
+    askedNumbers = numbers;
+    turns.follow(sessionId, isKnown ? null : question, true);
+  }
 }
 
 function onTurnEvent(turn, event) {
-  if (turn.sessionId !== conversation?.sessionId) return;
+  if (turn.sessionId !== conversation?.sessionId) {
+    if (event !== "end") return;
+    turn.isRead = true;
+    if (turn.isStored) turns.forget(turn);
+    return;
+  }
+  if (event === "stored" && !conversation.messages.has(turn.lastSeq)) conversation.refresh();
   if (event === "end") {
-    if (turn.reply) announce(`Assistant: ${turn.reply}`);
-    turn.notices.forEach((notice) => announce(notice.text));
+    if (turn.reply && !turn.isPast) announce(`Assistant: ${turn.reply}`);
+    if (!turn.isPast) turn.notices.forEach((notice) => announce(notice.text));
     if (turn.error) announce(describeError(turn.error));
     conversation.refresh().then(() => {
       turn.isRead = true;
@@ -114,14 +128,23 @@ function onTurnEvent(turn, event) {
   scheduleDraw();
 }
 
-function send(text) {
-  if (!conversation) return false;
+// Returns true if the message is accepted. Its refusal is told.
+async function send(text) {
+  if (!conversation || turns.isBusy(conversation.sessionId)) return false;
   const waiting = waitingFor();
   const isSensitive = waiting !== null && (about?.sensitive_params ?? []).includes(waiting);
-  turns.send(conversation.sessionId, text, isSensitive ? `[${waiting}]` : null);
+  const sending = turns.send(conversation.sessionId, text, isSensitive ? `[${waiting}]` : null);
   drawAll();
-  toEnd();
-  return true;
+  try {
+    await sending;
+    toEnd();
+    return true;
+  } catch (error) {
+    if (error.name !== "AbortError") tellFault(describeError(error));
+    return false;
+  } finally {
+    drawAll();
+  }
 }
 
 function act(name, entry) {
@@ -132,7 +155,6 @@ function act(name, entry) {
     if (question) send(question.message.content);
     return null;
   }
-  turns.forget(turn.id);
   turns.again(turn);
   scheduleDraw();
   return focusComposer();
@@ -141,7 +163,7 @@ function act(name, entry) {
 async function clear() {
   const { sessionId, context } = conversation;
   const params = Object.keys(context.state.params).filter((param) => param !== "asked");
-  const unstoredCount = turns.of(sessionId).filter((turn) => !turn.end?.seq).length;
+  const unstoredCount = turns.of(sessionId).filter((turn) => turn.isOwn && !turn.isStored).length;
   const lines = [
     `This removes ${plural(context.total_messages, "message")}, ${plural(context.summaries.length, "summary", "summaries")} and ` +
       `${plural(params.length, "param")}${params.length ? ` (${params.join(", ")})` : ""} of ${sessionId}.`,
@@ -179,11 +201,12 @@ function drawNothing() {
   byId("clear").disabled = byId("copy-id").disabled = byId("show-request").disabled = true;
   show(byId("thread-skeleton"), false);
   show(byId("given-body"), false);
-  drawComposer({ isLive: false, waitingFor: null, isSensitive: false, mayWrite: false });
+  drawComposer({ isRunning: false, isBusy: false, isAccepting: false, waitingFor: null, isSensitive: false, mayWrite: false });
 }
 
 function openConversation(sessionId) {
   conversation?.close();
+  if (conversation) turns.leave(conversation.sessionId);
   byId("copy-id").disabled = false;
   byId("to-chat").href = hrefOf(sessionId);
   byId("thread").replaceChildren();
@@ -278,6 +301,13 @@ async function start() {
   tellHealth("connecting");
   show(byId("forget-key"), hasKey());
   window.addEventListener("hashchange", followAddress);
+  // A browser has few connections per server: a hidden tab follows no turn.
+  document.addEventListener("visibilitychange", () => {
+    if (!conversation) return;
+    if (document.hidden) turns.leave(conversation.sessionId);
+    askedNumbers = null;
+    if (!document.hidden) conversation.refresh();
+  });
   while (about === null) {
     try {
       about = await ask("GET", "/v1/about");

@@ -4,16 +4,16 @@ import { byId, setText, show } from "./dom.js";
 
 const MOST_ROWS_PX = 180;
 
-// `onSend(text)` returns true if it accepts the text.
+// `onSend(text)` resolves to true if the text is accepted; otherwise the text stays in the field.
 export function beginComposer(onSend, onStop) {
   const field = byId("message");
-  const send = () => {
+  const send = async () => {
     const text = field.value.trim();
-    if (!text || !byId("stop").hidden) return;
-    if (!onSend(text)) return;
+    if (!text || byId("send").disabled) return;
+    field.focus();
+    if (!(await onSend(text))) return;
     field.value = "";
     fit();
-    field.focus();
   };
   byId("composer").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -24,7 +24,10 @@ export function beginComposer(onSend, onStop) {
       event.preventDefault();
       send();
     }
-    if (event.key === "Escape" && !byId("stop").hidden) onStop();
+  });
+  document.addEventListener("keydown", (event) => {
+    const isHere = event.target === document.body || event.target.closest(".pane.chat") !== null;
+    if (event.key === "Escape" && !event.isComposing && isHere && !byId("stop").hidden) onStop();
   });
   field.addEventListener("input", fit);
   byId("stop").addEventListener("click", () => {
@@ -35,17 +38,19 @@ export function beginComposer(onSend, onStop) {
 
 export const focusComposer = () => byId(byId("reading").hidden ? "message" : "write").focus();
 
-// `waitingFor` is the param that the chat asks for, or null. `isSensitive` hides the typed text. Without a model,
-// answers quote the memory.
-export function drawComposer({ isLive, waitingFor, isSensitive, mayWrite, isWriting = true, hasModel = true }) {
+// `isRunning` says that an answer may be stopped, `isBusy` that no message can be sent, `isAccepting` that the server
+// has not accepted the text of the field yet. `waitingFor` is the param that the chat asks for, or null. `isSensitive`
+// hides the typed text. Without a model, answers quote the memory.
+export function drawComposer({ isRunning, isBusy, isAccepting, waitingFor, isSensitive, mayWrite, isWriting = true, hasModel = true }) {
   const isReading = mayWrite && !isWriting;
   show(byId("reading"), isReading);
   show(byId("composer-row"), !isReading);
   show(byId("composer-word"), !isReading);
   const hadFocus = document.activeElement === byId("stop");
-  show(byId("stop"), isLive);
-  show(byId("send"), !isLive);
-  if (hadFocus && !isLive) focusComposer();
+  const mayStop = isRunning && mayWrite && isWriting;
+  show(byId("stop"), mayStop);
+  byId("send").disabled = isBusy || !mayWrite;
+  if (hadFocus && !mayStop) focusComposer();
   const waiting = byId("waiting");
   show(waiting, waitingFor !== null);
   setText(waiting, waitingFor === null ? "" : `Waiting for an answer: ${waitingFor}${isSensitive && !isReading ? ". What you type is hidden and not stored in the conversation." : ""}`);
@@ -53,8 +58,9 @@ export function drawComposer({ isLive, waitingFor, isSensitive, mayWrite, isWrit
   field.classList.toggle("masked", isSensitive);
   field.spellcheck = !isSensitive;
   field.disabled = !mayWrite;
+  field.readOnly = isAccepting;
   const source = hasModel ? "" : " No model is set up: answers quote the memory.";
-  const word = isLive ? "An answer is being written. Esc stops it." : `Enter sends, Shift+Enter begins a new line.${source}`;
+  const word = mayStop ? "An answer is being written. Esc stops it." : `Enter sends, Shift+Enter begins a new line.${source}`;
   setText(byId("composer-word"), mayWrite ? word : "Your key can only read here.");
 }
 

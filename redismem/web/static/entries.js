@@ -1,10 +1,8 @@
 // The entries of the chat: stored messages and the turns of this tab, merged into one list.
 
-import { describeError, range, textOf } from "./words.js";
+import { describeError, describeReason, range, textOf } from "./words.js";
 
 const WHO = { user: "User", assistant: "Assistant", system: "System", developer: "Developer", tool: "Tool" };
-const JOINING_MS = 60_000;
-const NOT_STORED = new Set(["memory_unavailable", "memory_full", "not_stored", "failed"]);
 
 const turnOf = (message) => message.beside?.metadata?.turn ?? null;
 
@@ -13,7 +11,7 @@ export function entriesOf(conversation, turns, isWriting) {
   const entries = [];
   const stored = conversation.inOrder();
   const firstSeq = conversation.context?.first_seq ?? 1;
-  const placed = new Set();
+  const shownTurns = turns.of(conversation.sessionId).filter((turn) => !hasReply(stored, turn));
   let isDivided = firstSeq === 1;
   for (const message of stored) {
     const isCovered = message.seq < firstSeq && !message.pinned;
@@ -22,22 +20,32 @@ export function entriesOf(conversation, turns, isWriting) {
       entries.push(divider(conversation.context));
       isDivided = true;
     }
-    const turn = turns.get(turnOf(message));
-    if (turn) placed.add(`${turn.id}:${message.message.role}`);
-    entries.push(storedEntry(message, isCovered, turn, isWriting));
-    if (turn && message.message.role === "user" && !hasReply(stored, turn.id)) {
-      placed.add(`${turn.id}:assistant`);
-      entries.push(replyEntry(turn, true));
+    entries.push(storedEntry(message, isCovered, turns.get(turnOf(message)), isWriting));
+    for (const turn of shownTurns.filter((each) => placeOf(conversation, each) === message.seq)) {
+      if (turn.phase !== "asking") entries.push(replyEntry(turn, conversation, isWriting));
     }
   }
-  for (const turn of turns.of(conversation.sessionId)) {
-    if (!placed.has(`${turn.id}:user`) && !placed.has(`${turn.id}:assistant`)) entries.push(userEntry(turn));
-    if (!placed.has(`${turn.id}:assistant`)) entries.push(replyEntry(turn, false));
+  for (const turn of shownTurns.filter((each) => placeOf(conversation, each) === null)) {
+    if (turn.isOwn) entries.push(userEntry(turn));
+    if (turn.phase === "running" || turn.phase === "ended") entries.push(replyEntry(turn, conversation, isWriting));
   }
   return entries;
 }
 
-const hasReply = (stored, id) => stored.some((each) => turnOf(each) === id && each.message.role === "assistant");
+const isReplyOf = (message, turn) => message.seq === turn.end?.seq || (turn.id !== null && turnOf(message) === turn.id && message.message.role === "assistant");
+
+const hasReply = (stored, turn) => stored.some((message) => isReplyOf(message, turn));
+
+const isQuestionOf = (message, turn) => message.seq === turn.firstSeq || (turn.id !== null && turnOf(message) === turn.id && message.message.role === "user");
+
+// True if the conversation shows the message that began the turn.
+export const isAsked = (conversation, turn) => conversation.inOrder().some((message) => isQuestionOf(message, turn));
+
+// Returns the seq of the last shown message of a turn, or null if the conversation does not show its message.
+function placeOf(conversation, turn) {
+  if (turn.lastSeq && conversation.messages.has(turn.lastSeq)) return turn.lastSeq;
+  return conversation.inOrder().findLast((message) => isQuestionOf(message, turn))?.seq ?? null;
+}
 
 function divider(context) {
   const last = context.summaries.at(-1)?.last_seq ?? context.first_seq - 1;
@@ -66,13 +74,14 @@ function storedEntry(message, isCovered, turn, isWriting) {
     state: "stored",
     turnId: id,
     notices: role === "assistant" ? turn?.notices ?? [] : [],
-    fault: reason ? `Incomplete: ${reason}.` : "",
+    fault: reason ? `Incomplete: ${describeReason(reason)}.` : "",
     again: role === "assistant" && reason && isWriting ? "ask" : "",
   };
 }
 
 function userEntry(turn) {
-  const isLostTurn = turn.phase === "ended" && isLost(turn);
+  const isLost = turn.phase === "ended" && !turn.isStored;
+  const word = isLost ? "Not stored in the memory." : "";
   return {
     key: `${turn.id}:user`,
     kind: "message",
@@ -81,47 +90,50 @@ function userEntry(turn) {
     text: turn.shown ?? turn.text,
     message: { role: "user", content: turn.shown ?? turn.text },
     timeMs: turn.sentMs,
-    state: isLostTurn ? "lost" : "sending",
+    state: isLost ? "lost" : "sending",
     turnId: turn.id,
     notices: [],
-    fault: isLostTurn ? "Not stored in the memory." : "",
+    fault: turn.phase === "sending" ? "Not sent yet: the server is unreachable." : word,
     again: "",
   };
 }
 
-function replyEntry(turn, isUserStored) {
+function replyEntry(turn, conversation, isWriting) {
   const isOver = turn.phase === "ended";
-  const lost = isOver && isLost(turn);
+  const isLost = isOver && (Boolean(turn.error) || !turn.isStored);
+  const isStoredText = turn.isReplaced && conversation.messages.has(turn.lastSeq);
+  const text = isStoredText ? "" : turn.reply;
   let fault = "";
   if (turn.error) fault = describeError(turn.error);
-  else if (isOver && !turn.end.complete) fault = turn.reply ? `Incomplete: ${turn.end.reason}.` : `No answer: ${turn.end.reason}.`;
-  else if (lost) fault = "Not stored in the memory.";
-  const mayRetry = isOver && !turn.end.seq && (turn.text !== "" || isUserStored);
+  else if (isOver && turn.end.outcome !== "done") fault = `${text ? "Incomplete" : "No answer"}: ${describeReason(turn.end.reason)}.`;
+  else if (isLost) fault = "Not stored in the memory.";
   return {
-    key: `${turn.id}:assistant`,
+    key: `${turn.key}:assistant`,
     kind: "message",
     role: "assistant",
     who: WHO.assistant,
-    text: turn.reply,
-    message: { role: "assistant", content: turn.reply },
+    text,
+    message: { role: "assistant", content: text },
     timeMs: isOver ? turn.sentMs : null,
-    state: isOver ? (lost ? "lost" : "sending") : "streaming",
+    state: isOver ? (isLost ? "lost" : "sending") : "streaming",
     turnId: turn.id,
     notices: turn.notices,
     fault,
-    again: mayRetry ? "same" : "",
+    again: isOver && isWriting ? retryOf(turn, conversation) : "",
   };
 }
 
-// True if a turn has failed or ended without being stored.
-function isLost(turn) {
-  return Boolean(turn.error) || turn.notices.some((notice) => NOT_STORED.has(notice.code)) || (turn.end && !turn.end.seq);
+// Returns how a turn without a stored reply may be tried again: under its id, as a new one, or not.
+function retryOf(turn, conversation) {
+  const isStored = isAsked(conversation, turn);
+  if (turn.end.seq || turn.id === null || !(turn.text || isStored)) return "";
+  const isEndedForGood = turn.end.outcome === "stopped" || conversation.inOrder().at(-1)?.seq !== placeOf(conversation, turn);
+  return isStored && isEndedForGood && !turn.error ? "ask" : "same";
 }
 
-// Returns the newest message as {id, text, ms} if its user may still wait for the answer, or null.
+// Returns the newest message as {id, text, ms} if it is the question of a turn and has no answer, or null.
 export function unanswered(conversation) {
   const last = conversation.inOrder().at(-1);
   if (!last || last.message.role !== "user" || !turnOf(last)) return null;
-  if (Date.now() - last.stored_ms > JOINING_MS) return null;
   return { id: turnOf(last), text: textOf(last.message), ms: last.stored_ms };
 }

@@ -15,6 +15,7 @@ const PROBLEMS = {
   stopping: "This server is about to stop. Another one will take over.",
   too_late: "The server gave up because this took too long.",
   conflict: "Another user was faster.",
+  turn_running: "An answer is being written in this conversation. Stop it, or send your message when it has ended.",
   not_found: "This does not exist, or did not exist at that time.",
   unreadable: "The stored conversation is damaged. What can be read is shown. The next message begins it anew; an operator finds the damaged one in quarantine.",
   internal: "Something went wrong in the server.",
@@ -25,6 +26,18 @@ export const UNREACHABLE = "The server is unreachable. The page continues as soo
 export function describeError(error) {
   if (error.code) return PROBLEMS[error.code] ?? `${error.title}.`;
   return UNREACHABLE;
+}
+
+const REASONS = {
+  lost: "the server that wrote it went away",
+  cleared: "the conversation was cleared meanwhile, so it is not stored",
+  failed: "something went wrong",
+};
+
+// Returns why an answer has no proper end, in words.
+export function describeReason(reason) {
+  if (reason.startsWith("not stored")) return "it is too long for the memory, so it is not stored";
+  return REASONS[reason] ?? reason;
 }
 
 const NUMBER = new Intl.NumberFormat("en");
