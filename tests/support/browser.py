@@ -157,7 +157,7 @@ async def say(page: Page, text: str, *, wait: bool = True) -> None:
     await page.locator("#message").press("Enter")
     if wait:
         await page.locator(".entry.mine .text", has_text=text).last.wait_for()
-        await page.locator("#send").wait_for()
+        await page.locator("#send[aria-disabled=false]").wait_for()
 
 
 async def hold_request(page: Page, pattern: str) -> tuple[asyncio.Event, asyncio.Event]:

@@ -9,8 +9,8 @@ export function beginComposer(onSend, onStop) {
   const field = byId("message");
   const send = async () => {
     const text = field.value.trim();
-    if (!text || byId("send").disabled) return;
     field.focus();
+    if (!text || byId("send").ariaDisabled === "true") return;
     if (!(await onSend(text))) return;
     field.value = "";
     fit();
@@ -49,7 +49,8 @@ export function drawComposer({ isRunning, isBusy, isAccepting, waitingFor, isSen
   const hadFocus = document.activeElement === byId("stop");
   const mayStop = isRunning && mayWrite && isWriting;
   show(byId("stop"), mayStop);
-  byId("send").disabled = isBusy || !mayWrite;
+  // A button that is `disabled` would take the focus from the field at the second click of a double click.
+  byId("send").ariaDisabled = String(isBusy || !mayWrite);
   if (hadFocus && !mayStop) focusComposer();
   const waiting = byId("waiting");
   show(waiting, waitingFor !== null);
@@ -67,5 +68,5 @@ export function drawComposer({ isRunning, isBusy, isAccepting, waitingFor, isSen
 function fit() {
   const field = byId("message");
   field.style.height = "auto";
-  field.style.height = `${Math.min(field.scrollHeight + 2, MOST_ROWS_PX)}px`;
+  field.style.height = `${Math.min(field.scrollHeight, MOST_ROWS_PX)}px`;
 }

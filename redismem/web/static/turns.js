@@ -98,7 +98,7 @@ export class Turns {
     let isStopped = false;
     try {
       if (turn.phase === "running") {
-        const body = { turn: turn.generation || turn.id };
+        const body = { turn: turn.id };
         isStopped = (await ask("POST", sessionPath(sessionId, "/turns/current/stop"), { body })).stopped;
       }
     } finally {
@@ -129,7 +129,7 @@ export class Turns {
 
   _add(given) {
     const turn = { text: "", shown: null, isOwn: false, mustSend: false, isStored: false, isPast: false, firstSeq: 0, ...given };
-    Object.assign(turn, { key: turn.id ?? `running:${turn.sessionId}`, generation: "", end: null, error: null, isRead: false });
+    Object.assign(turn, { key: turn.id ?? `running:${turn.sessionId}`, end: null, error: null, isRead: false });
     turn.sentMs ??= Date.now();
     turn.leaving = new AbortController();
     beginAnew(turn);
@@ -187,8 +187,7 @@ export class Turns {
     return false;
   }
 
-  _onEvent(turn, { event, id, document }) {
-    if (id) turn.generation = id.slice(0, id.lastIndexOf("."));
+  _onEvent(turn, { event, document }) {
     turn.phase = "running";
     if (event === "end") return this._onEnd(turn, document);
     if (event === "message") this._onStored(turn, document);

@@ -12,6 +12,7 @@ from playwright.async_api import Browser, BrowserContext, async_playwright
 from playwright.async_api import Error as PlaywrightError
 from support.browser import chromium, launch_browser, open_context, park_page
 from support.forked_service import run_service
+from support.provider_server import ProviderServer
 from support.redis_server import RedisServer
 
 SLOTS = """
@@ -78,3 +79,29 @@ def url(server_options: list[Any]) -> Iterator[str]:
     """The address of a service without a model, with workers."""
     with run_service("--workers", *server_options) as address:
         yield address
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ProviderServer]:
+    with ProviderServer() as running:
+        yield running
+
+
+@pytest.fixture
+def healthy_model(model: ProviderServer) -> ProviderServer:
+    """The provider of the model, set to answer."""
+    model.mode = "ok"
+    return model
+
+
+@pytest.fixture(scope="module")
+def environment(model: ProviderServer) -> dict[str, str]:
+    """The settings of a service whose chat asks the provider."""
+    return {
+        "REDISMEM_MODEL_PROVIDER": "openai",
+        "REDISMEM_MODEL": "some-model",
+        "REDISMEM_MODEL_BASE_URL": model.base_url,
+        "REDISMEM_MODEL_ALLOW_HTTP": "true",
+        "REDISMEM_DEADLINE_S": "3",
+        "REDISMEM_REPLY_TIMEOUT_S": "1",
+    }

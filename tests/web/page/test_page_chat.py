@@ -251,13 +251,14 @@ async def test_the_page_shows_and_stores_sensitive_values_nowhere(context: Brows
     await expect(page.locator(".state-param")).to_contain_text("Large")
     await save_screenshot(page, "waiting")
     await page.locator("#message").fill("31415926")
-    asked, released = await hold_request(page, "**/api/chat")
+    asked, released = await hold_request(page, "**/api/chat*")
     await page.locator("#message").press("Enter")
     await asked.wait()
-    await expect(page.locator(".mine .text").last).to_have_text("[card]")
     kept = "() => document.documentElement.outerHTML + JSON.stringify({...sessionStorage, ...localStorage})"
-    assert "31415926" not in await page.evaluate(kept), "while the answer is sent"
+    assert "31415926" not in await page.evaluate(kept), "while the message is sent"
+    assert "[card]" in await page.evaluate("sessionStorage.getItem('redismem.turns')")
     released.set()
+    await expect(page.locator(".mine .text").last).to_have_text("[card]")
     await expect(page.locator(".state-hidden dd")).to_have_text("hidden")
     await expect(page.locator("#waiting")).to_be_hidden()
     await expect(page.locator("#message")).not_to_have_class("masked")
