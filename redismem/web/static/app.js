@@ -307,6 +307,7 @@ async function start() {
     if (document.hidden) turns.leave(conversation.sessionId);
     askedNumbers = null;
     if (!document.hidden) conversation.refresh();
+    scheduleDraw();
   });
   while (about === null) {
     try {

@@ -350,3 +350,19 @@ async def test_messages_of_one_session_are_answered_one_after_the_other(memory: 
         await asyncio.gather(*(read_events(http.client, "/api/chat", json=each) for each in asked))
     roles = [each.role for each in await memory.session("s").messages()]
     assert roles == ["user", "assistant"] * 4
+
+
+async def test_the_chat_tells_the_events_of_turns_and_refuses_while_one_runs(
+    memory: Memory, provider: Provider
+) -> None:
+    provider.mode = "hang"
+    first, second = ASKED | {"when_busy": "refuse"}, {"session_id": "s", "message": "And?", "when_busy": "refuse"}
+    async with (
+        serve_chat(memory, provider) as http,
+        open_stream(http.client, "POST", "/api/chat?format=events", json=first) as events,
+    ):
+        assert (await anext(events)).document == {"type": "message", "first_seq": 1, "last_seq": 1}
+        refused = await http.ask("POST", "/api/chat", json=second)
+        assert (refused.status_code, refused.json()["code"]) == (409, "turn_running")
+        provider.release()
+        assert [each.document["type"] async for each in events][-2:] == ["message", "end"]

@@ -94,6 +94,10 @@ async def test_a_reload_and_a_tab_of_another_server_follow_a_turn_and_stop_it(
     await page.reload()
     await expect(page.locator(".theirs.streaming .text")).to_have_text(HALF)
     await expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    for is_hidden, count in (("true", 0), ("false", 1)):  # a hidden tab needs no connection for the answer
+        await page.evaluate(f"Object.defineProperty(document, 'hidden', {{value: {is_hidden}, configurable: true}})")
+        await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        await expect(page.locator(".theirs.streaming")).to_have_count(count)
     await expect(other.get_by_role("button", name="Stop")).to_be_hidden()  # it is reading
     await other.get_by_role("button", name="Write as this user").click()
     await other.get_by_role("button", name="Stop").click()
