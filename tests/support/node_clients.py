@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import json
@@ -9,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +52,48 @@ def prepare_drivers(folder: Path) -> Path:
     return folder
 
 
+class RunningDriver:
+    """A driver that runs beside the test, and prints a line of JSON at each step."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def step(self) -> str:
+        """Wait for the next step, and return its name."""
+        return str((await self._line())["step"])
+
+    async def answer(self) -> Any:
+        """Wait for the end, and return what the driver prints last."""
+        told = await self._line()
+        while "step" in told:
+            told = await self._line()
+        return told["answer"]
+
+    async def _line(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        async with asyncio.timeout(_RUN_S):
+            line = await self._process.stdout.readline()
+            assert line, (await self._process.stderr.read()).decode()
+        return dict(json.loads(line))
+
+
+@contextlib.asynccontextmanager
+async def start_driver(drivers: Path, name: str, **options: Any) -> AsyncIterator[RunningDriver]:
+    """Start a driver; it is killed at the end."""
+    pipe, command = asyncio.subprocess.PIPE, ("node", f"{name}.mjs", json.dumps(options))
+    process = await asyncio.create_subprocess_exec(*command, cwd=drivers, stdout=pipe, stderr=pipe, limit=1 << 24)
+    try:
+        yield RunningDriver(process)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
 def drive(drivers: Path, name: str, **options: Any) -> Any:
     """Run a driver and return what it prints."""
     command = ["node", f"{name}.mjs", json.dumps(options)]
     done = subprocess.run(command, cwd=drivers, check=False, capture_output=True, text=True, timeout=_RUN_S)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(done.stdout.rstrip("\n").rpartition("\n")[2])["answer"]

@@ -9,7 +9,7 @@ Each request takes the next of `modes`, or `mode` once `modes` is empty. A reque
 
 Modes of a streamed answer: ok; break (the connection ends after two pieces), cut (it ends without the provider's
 end mark), error (an error event after two pieces), limit (all pieces, then the limit of tokens), hang (after two
-pieces), silent (before the first piece), refused, empty, garbage, and those of `FAILURES`.
+pieces), silent (before the first piece), drip (a piece each 50 ms), refused, empty, garbage, and those of `FAILURES`.
 """
 
 from __future__ import annotations
@@ -116,6 +116,8 @@ def http_date_in(seconds: float) -> str:
 
 
 _PIECE_BYTES = 64 * 1024
+_DRIP_S = 0.05
+"""The pace of a slow server."""
 
 
 class ProviderServer:
@@ -134,6 +136,8 @@ class ProviderServer:
         self.script: deque[dict[str, Any]] = deque()
         """Messages of OpenAI's chat format. An answer in mode `ok` takes the next one, whole or as a stream."""
         self.asked: list[Asked] = []
+        self.left_count = 0
+        """Streams that their client closed before the end."""
         self.port = 0
         self._changed = threading.Condition()
         self._loop = asyncio.new_event_loop()
@@ -186,12 +190,19 @@ class ProviderServer:
             mode = self.modes.popleft() if self.modes else self.mode
             if asked.is_streamed and mode not in FAILURES:
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
-                async for event in self._events(asked.provider, mode):
-                    for part in (event[:7], event[7:]):  # a client must not rely on whole events
-                        writer.write(part)
-                        await writer.drain()
+                await self._stream(asked.provider, mode, writer)
                 return
             await self._answer(asked, mode, writer)
+
+    async def _stream(self, provider: str, mode: str, writer: asyncio.StreamWriter) -> None:
+        try:
+            async for event in self._events(provider, mode):
+                for part in (event[:7], event[7:]):  # a client must not rely on whole events
+                    writer.write(part)
+                    await writer.drain()
+        except ConnectionError:
+            self.left_count += 1
+            raise
 
     async def _events(self, provider: str, mode: str) -> AsyncIterator[bytes]:
         if mode == "silent":
@@ -207,6 +218,8 @@ class ProviderServer:
                 return
             if number == 2 and mode == "hang":
                 await self._released.wait()
+            if mode == "drip":
+                await asyncio.sleep(_DRIP_S)
             yield b": a comment\r\n\r\n" + encode_event(stream_piece(provider, text))
         if not whole and mode != "cut":
             for end in STREAM_LIMITS[provider] if mode == "limit" else STREAM_ENDS[provider]:
@@ -239,7 +252,7 @@ class ProviderServer:
         if mode == "drip":
             for at in range(len(whole)):
                 await self._send(writer, whole[at : at + 1])
-                await asyncio.sleep(0.05)  # the pace of a slow server
+                await asyncio.sleep(_DRIP_S)
         stop = {"drip": 0, "half": len(whole) // 2}.get(mode, len(whole))
         for at in range(0, stop, 64 * 1024):
             await self._send(writer, whole[at : at + 64 * 1024])

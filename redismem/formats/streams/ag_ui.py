@@ -24,6 +24,8 @@ class AgUiStream(PartStream):
 
     def _write_begin(self) -> None:
         self._write("RUN_STARTED", **self._run())
+        if self._turn.kept is not None:
+            self._write("MESSAGES_SNAPSHOT", messages=self._turn.kept)
 
     def _run(self) -> dict[str, str]:
         return {"threadId": self._turn.session_id, "runId": self._turn.turn_id}

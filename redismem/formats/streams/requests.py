@@ -14,6 +14,7 @@ _AI = "the body is what DefaultChatTransport of the AI SDK sends"
 _AG_UI = "the body is a RunAgentInput of AG-UI"
 _RESPONSES = "the body is that of a create request of OpenAI's Responses API"
 _MEDIA = ("image", "audio", "video", "document")
+_LAST_IS_USER = "its last message must have the role user"
 _TURN_ID_BYTES = 256
 
 
@@ -32,6 +33,11 @@ class TurnRequest:
     """True if a Responses request asks for the response's id at once."""
     model: str = ""
     """The model that a Responses request names."""
+    kept: list[Payload] | None = None
+    """The messages that a client of AG-UI keeps if its run is told again. It has a part of the answer already.
+
+    None means that it has none of the answer. Otherwise the request must not begin a new turn.
+    """
 
 
 def parse_ai_sdk(body: object) -> TurnRequest:
@@ -56,18 +62,39 @@ def parse_ai_sdk(body: object) -> TurnRequest:
 def parse_ag_ui(body: object) -> TurnRequest:
     """Return the turn of a body of AG-UI. Its thread is the session, its run the turn.
 
+    An agent that runs again after its connection broke also sends what it has of the answer, behind the question.
+
     Raises:
-        InvalidMessage: The body is another one, or its last message is not the user's.
+        InvalidMessage: The body is another one, or has no message of the user.
     """
     fields = _object(body, _AG_UI)
-    message = _newest(fields, _AG_UI)
+    messages, kept = _before_answer(fields.get("messages"))
+    message = _newest({"messages": messages}, _AG_UI)
     content = message.get("content")
     if not isinstance(content, str):
         if not isinstance(content, list):
             raise InvalidMessage(f"{_AG_UI}: the content of the last message is a text or a list of parts")
         content = _content(content, _ag_ui_part, _AG_UI)
     turn_id = _id(fields, "runId", _AG_UI)
-    return TurnRequest(_text(fields, "threadId", _AG_UI), turn_id, [{"role": "user", "content": content}])
+    return TurnRequest(_text(fields, "threadId", _AG_UI), turn_id, [{"role": "user", "content": content}], kept=kept)
+
+
+def refuse_new_turn() -> InvalidMessage:
+    """Return the error for a turn that is not known, whose request has `kept`."""
+    return InvalidMessage(f"{_AG_UI}: {_LAST_IS_USER}")
+
+
+def _before_answer(messages: object) -> tuple[object, list[Payload] | None]:
+    """Return the messages up to the user's last one, and what an agent keeps of all: those, and emptied reasoning.
+
+    The agent appends deltas to a message that it has. It drops messages that a snapshot lacks, but for reasoning.
+    """
+    if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
+        return messages, None
+    count = next((at for at in range(len(messages), 0, -1) if messages[at - 1].get("role") == "user"), 0)
+    before, answer = messages[:count], messages[count:]
+    emptied = [{**each, "content": ""} for each in answer if each.get("role") == "reasoning"]
+    return before, [*before, *emptied] if answer else None
 
 
 def parse_responses(body: object) -> TurnRequest:
@@ -129,7 +156,7 @@ def _newest(fields: Mapping[str, Any], what: str) -> Mapping[str, Any]:
     messages = fields.get("messages")
     last = messages[-1] if isinstance(messages, list) and messages else None
     if not isinstance(last, dict) or last.get("role") != "user":
-        raise InvalidMessage(f"{what}: its last message must have the role user")
+        raise InvalidMessage(f"{what}: {_LAST_IS_USER}")
     return last
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from redismem.errors import InvalidMessage
 from redismem.formats.streams.encoding import frame
 from redismem.formats.streams.parts import End, Part, PartStream, describe_failure, text_of
-from redismem.formats.streams.stream import StreamTurn
+from redismem.formats.streams.stream import Event, StreamTurn
 
 _PREFIX = "resp_"
 _COUNTS = (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
@@ -60,9 +60,18 @@ class ResponsesStream(PartStream):
     def __init__(self, turn: StreamTurn) -> None:
         super().__init__(turn)
         self._sequence = 0
+        self._is_in_log = True
         self._output: dict[int, dict[str, Any]] = {}
         self._status = "in_progress"
         self._fields: dict[str, Any] = {}
+
+    def convert(self, event_id: str, event: Event) -> bytes:
+        """Return the bytes of an event. An end without an id is told in any case.
+
+        It is of a turn whose log is gone: there are fewer events than the client may have seen.
+        """
+        self._is_in_log = event_id != ""
+        return super().convert(event_id, event)
 
     def response(self) -> dict[str, Any]:
         """Return the response so far, as a request without `stream` gets it."""
@@ -152,6 +161,8 @@ class ResponsesStream(PartStream):
             self._fields["metadata"] = {"reason": end.reason or end.outcome}
         elif self._status == "failed":
             self._fields["error"] = {"code": "server_error", "message": describe_failure(end)}
+        if not self._is_in_log:
+            self._sequence = max(self._sequence, self._turn.starting_after + 1)
         self._write(f"response.{self._status}", response=self.response())
 
     def _at(self, part: Part) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,6 +26,8 @@ class StreamTurn:
     """The time of the turn's question in a Responses stream, in seconds since 1970."""
     starting_after: int = -1
     """The sequence number behind which a Responses stream begins; -1 means from the beginning."""
+    kept: Sequence[Mapping[str, Any]] | None = None
+    """The messages that a client of AG-UI keeps, because it has a part of the answer; None means all that it has."""
 
     @property
     def key(self) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from redismem.formats.streams.requests import TurnRequest, parse_ag_ui, parse_ai_sdk
+from redismem.formats.streams.requests import TurnRequest, parse_ag_ui, parse_ai_sdk, refuse_new_turn
 from redismem.live.beginning import WhenBusy
 from redismem.web.access import Caller
 from redismem.web.api.appends import session_id_of
@@ -39,19 +39,29 @@ async def answer_ai_sdk(
 
 @router.get("/ui/chat/{id}/stream", response_class=Response, responses=STREAM | {204: {"description": "No turn runs"}})
 async def resume_ai_sdk(
-    id: Annotated[str, Path(min_length=1)], service: TheService, caller: TheCaller, owner: Owner = None
+    id: Annotated[str, Path(min_length=1)],
+    service: TheService,
+    caller: TheCaller,
+    owner: Owner = None,
+    turn: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
 ) -> Response:
-    """Stream the running turn of a chat from its beginning, for a client of the AI SDK that connects again."""
+    """Stream the running turn of a chat from its beginning, for a client of the AI SDK that connects again.
+
+    `turn` is the id of a user's message: then its turn is streamed, which may have ended.
+    """
     session = service.session(caller, session_id_of(id), owner)
     await check_owner(session, owner)
-    return await respond(service, caller, session, OpenTurn("", "", session.follow()), "ai")
+    return await respond(service, caller, session, OpenTurn(turn or "", "", session.follow(turn=turn)), "ai")
 
 
 @router.post("/ag-ui", response_class=Response, responses=STREAM, openapi_extra=BODY)
 async def answer_ag_ui(
     request: Request, service: TheService, caller: TheCaller, owner: Owner = None, when_busy: Busy = "wait"
 ) -> Response:
-    """Answer the last message of a `RunAgentInput`. Its thread is the session, its run the turn."""
+    """Answer the last message of a `RunAgentInput`. Its thread is the session, its run the turn.
+
+    If the run is known, an agent may also send what it has of the answer. Then it is told to drop that first.
+    """
     return await _answer(request, service, caller, owner, when_busy, parse_ag_ui, "ag-ui")
 
 
@@ -69,5 +79,10 @@ async def _answer(
     assert asked.session_id is not None
     assert asked.turn_id is not None
     session = service.session(caller, asked.session_id, owner)
+    if asked.kept is not None:
+        await check_owner(session, owner)
+        if await session.turn_of(asked.turn_id) is None:
+            raise refuse_new_turn()
     question = Question(asked.turn_id, asked.messages, when_busy, service.background(memory, None))
-    return await respond(service, caller, session, await answer_turn(service, caller, session, question, owner), format)
+    turn = await answer_turn(service, caller, session, question, owner)
+    return await respond(service, caller, session, turn, format, kept=asked.kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -114,8 +114,9 @@ async def respond(
     format: str,
     *,
     starting_after: int = -1,
+    kept: Sequence[Mapping[str, Any]] | None = None,
 ) -> Response:
-    """Stream the events of a turn in a format; answer 204 if there are none.
+    """Stream the events of a turn in a format; answer 204 if there are none. The options are those of `StreamTurn`.
 
     Raises:
         Problem: not_found, if the session knows no such turn; bad_request, if no stream gave this event id.
@@ -124,7 +125,8 @@ async def respond(
     events, first = await peek(turn.events)
     if first is None:
         return Response(status_code=204)
-    stream = open_stream(format, await describe(service, session, turn, first, format, starting_after))
+    described = await describe(service, session, turn, first, format)
+    stream = open_stream(format, replace(described, starting_after=starting_after, kept=kept))
     names = {TURN_ID: turn.turn_id} if turn.turn_id.isascii() and turn.turn_id.isprintable() else {}
     headers = {**stream.content_headers, **names}
     told, is_elsewhere = partial(frames, events, stream), not service.chat.is_answering(caller.namespace, session.id)
@@ -171,7 +173,7 @@ async def _read_head(events: Events) -> list[tuple[str, Any] | None]:
 
 
 async def describe(
-    service: Service, session: Session, turn: OpenTurn, first: tuple[str, Any], format: str, starting_after: int = -1
+    service: Service, session: Session, turn: OpenTurn, first: tuple[str, Any], format: str
 ) -> StreamTurn:
     """Return what a converter needs to know of a turn, whose first event this is."""
     event_id, event = first
@@ -183,7 +185,7 @@ async def describe(
             created_s = question.stored_ms // 1000
             turn_id = turn_id or str((question.metadata or {}).get("turn", ""))
     model = "redismem" if service.chat.model is None else service.chat.model.name
-    return StreamTurn(session.id, turn_id or generation, generation, model, created_s, starting_after)
+    return StreamTurn(session.id, turn_id or generation, generation, model, created_s)
 
 
 async def frames(events: Events, stream: Stream) -> AsyncGenerator[bytes, None]:

@@ -1,9 +1,10 @@
 """The format of AG-UI: the events of whole runs, and of runs that end in the middle of something."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.streams import KEY, QUESTION, WEATHER, call, check_ag_ui, convert_all, end, parse_data, result, text
+from support.streams import KEY, QUESTION, TURN, WEATHER, call, check_ag_ui, convert_all, end, parse_data, result, text
 
 RUN = {"threadId": "chat-1", "runId": "turn-1"}
 
@@ -76,3 +77,10 @@ def test_calls_of_one_step_share_a_message_and_those_behind_a_result_have_anothe
     told = events_of(QUESTION, call("a"), call("b"), result("a", "1"), result("b", "2"), call("c"), end())
     parents = [event["parentMessageId"] for event in told if "parentMessageId" in event]
     assert parents == [f"{KEY}.0", f"{KEY}.0", f"{KEY}.4"]
+
+
+def test_an_agent_that_has_a_part_of_the_answer_drops_it_first() -> None:
+    kept = [{"id": "m1", "role": "user", "content": "Rain?"}]
+    events = parse_data(convert_all("ag-ui", [*WEATHER, end()], replace(TURN, kept=kept)))
+    assert events[1] == {"type": "MESSAGES_SNAPSHOT", "messages": kept}
+    assert [events[0], *events[2:]] == events_of(*WEATHER, end())

@@ -14,7 +14,7 @@ from redismem.messages.message import Message
 HELLO = {"id": "m3", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
 OLDER = {"id": "m2", "role": "assistant", "parts": []}
 AI = {"id": "chat-1", "messages": [OLDER, HELLO], "trigger": "submit-message", "messageId": None}
-AG_UI = {
+AG_UI: dict[str, Any] = {
     "threadId": "chat-1",
     "runId": "run-7",
     "messages": [{"id": "m1", "role": "assistant", "content": "Hi"}, {"id": "m2", "role": "user", "content": "Hello"}],
@@ -47,6 +47,17 @@ def test_files_of_the_ai_sdk_are_media_for_every_provider() -> None:
 
 def test_a_run_of_ag_ui_is_the_turn() -> None:
     assert parse_ag_ui(AG_UI) == TurnRequest("chat-1", "run-7", ask("Hello"))
+
+
+def test_an_agent_of_ag_ui_that_has_a_part_of_the_answer_keeps_what_is_before_it() -> None:
+    """The client appends deltas to the messages that it has, and keeps reasoning that a snapshot lacks."""
+    answer = [
+        {"id": "7.0", "role": "reasoning", "content": "They gr"},
+        {"id": "7.1", "role": "assistant", "content": "Good m"},
+    ]
+    asked = parse_ag_ui(AG_UI | {"messages": [*AG_UI["messages"], *answer]})
+    kept: list[dict[str, Any]] = [*AG_UI["messages"], {"id": "7.0", "role": "reasoning", "content": ""}]
+    assert asked == TurnRequest("chat-1", "run-7", ask("Hello"), kept=kept)
 
 
 @pytest.mark.parametrize(

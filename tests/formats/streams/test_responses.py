@@ -143,3 +143,12 @@ def test_a_reason_that_the_api_knows_is_in_its_place() -> None:
 def test_usage_without_counts_is_left_out() -> None:
     for usage in (None, 3, {}, {"input_tokens": 1}, {"input_tokens": "1", "output_tokens": True}):
         assert events_of(end(usage=usage))[-1]["response"]["usage"] is None
+
+
+def test_a_client_that_has_seen_more_than_there_is_gets_the_end() -> None:
+    """The log is gone, and the stored reply has fewer events."""
+    stream = ResponsesStream(replace(TURN, starting_after=40))
+    told = [stream.convert("", event) for event in (text("It rains."), end())]
+    (event,) = parse_data(b"".join(told))
+    assert (event["type"], event["sequence_number"]) == ("response.completed", 41)
+    assert event["response"]["output"] == [message(0, "It rains.")]

@@ -71,7 +71,11 @@ async def test_the_ai_sdk_gets_its_chunks_and_resumes_on_another_server(servers:
     again = await second.ask("POST", "/ui/chat", json=UI)
     assert text_of(documents(again), "text-delta") == TEXT
     assert documents(again)[0] == documents(whole)[0]
+    ended = await second.ask("GET", "/ui/chat/s/stream", params={"turn": "m1"})
+    assert documents(ended) == documents(again)
     assert len(provider.asked) == 1
+    assert (await second.ask("GET", "/ui/chat/s/stream")).status_code == 204
+    assert (await second.ask("GET", "/ui/chat/s/stream", params={"turn": "m2"})).status_code == 404
     refused = await first.ask("POST", "/ui/chat", json=UI | {"trigger": "regenerate-message"})
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
 
@@ -89,6 +93,21 @@ async def test_ag_ui_gets_a_run_and_its_error(servers: Servers, provider: Provid
     followed = await second.ask("GET", "/v1/sessions/s/turns/current", params={"turn": "r2", "format": "ag-ui"})
     assert documents(followed) == failed
     assert len(provider.asked) == 2
+
+
+async def test_an_agent_of_ag_ui_that_has_a_part_of_its_run_drops_it_first(
+    servers: Servers, provider: Provider
+) -> None:
+    first, second = servers
+    found = documents(await first.ask("POST", "/ag-ui", json=RUN))
+    answer = {"id": found[1]["messageId"], "role": "assistant", "content": "Your "}
+    has_part = RUN | {"messages": [*RUN["messages"], answer]}
+    again = documents(await second.ask("POST", "/ag-ui", json=has_part))
+    assert again[1] == {"type": "MESSAGES_SNAPSHOT", "messages": RUN["messages"]}
+    assert [again[0], *again[2:]] == found
+    refused = await second.ask("POST", "/ag-ui", json=has_part | {"runId": "r2"})
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+    assert len(provider.asked) == 1
 
 
 async def test_a_response_is_created_read_and_resumed_by_its_numbers(servers: Servers, provider: Provider) -> None:

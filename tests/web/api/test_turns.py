@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -12,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 from support.checks import until
-from support.commands import start_command, wait_for_line
 from support.http_service import RunningService, open_stream, read_events, serve_chat
 from support.provider_answers import PIECES, TEXT
 from support.provider_server import ProviderServer as Provider
+from support.service_process import start_services
 
 from redismem import Memory, Settings
 
@@ -221,22 +220,13 @@ async def test_a_turn_of_a_killed_server_is_ended_and_its_text_is_stored(
     redis_server: Any, namespace: str, provider: Provider
 ) -> None:
     provider.mode = "hang"
-    environment = {
-        "REDISMEM_MODEL_PROVIDER": "openai",
-        "REDISMEM_MODEL": "m",
-        "REDISMEM_MODEL_BASE_URL": provider.base_url,
-        "REDISMEM_MODEL_ALLOW_HTTP": "true",
-        "REDISMEM_LIVE_LEASE_S": "0.6",
-    }
-    options = ("--url", redis_server.url, "--namespace", namespace)
     settings = Settings(live_lease_s=0.6)
     async with (
         Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory,
         serve_chat(memory, provider) as http,
     ):
-        with start_command("serve", "--port", "0", *options, **environment) as running:
-            url = await asyncio.to_thread(_address, running)
-            begun = await http.client.post(f"{url}{PATH}", json=ASKED, headers={"Prefer": "respond-async"})
+        async with start_services(redis_server, namespace, provider, 0.6) as (running,):
+            begun = await http.client.post(f"{running.url}{PATH}", json=ASKED, headers={"Prefer": "respond-async"})
             assert begun.status_code == 202
 
             async def has_text() -> bool:
@@ -252,8 +242,3 @@ async def test_a_turn_of_a_killed_server_is_ended_and_its_text_is_stored(
         assert (seen[-1].document["outcome"], seen[-1].document["seq"]) == ("lost", 2)
         reply = (await memory.session("s").messages())[-1]
         assert (reply.content, reply.metadata["incomplete"]) == (said(seen), "lost")
-
-
-def _address(running: Any) -> str:
-    (url,) = re.findall(r"http://[^\s/]+", wait_for_line(running.stdout, "listens on"))
-    return str(url)

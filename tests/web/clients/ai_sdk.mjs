@@ -1,7 +1,7 @@
 // useChat without React: sends a message, or resumes the stream of a chat. Options: text, message_id, break_after (bytes),
-// resume (true: only resume).
+// resume (true: only resume), resumes, report_at, names_turn (true: a resumed stream may also be that of an ended turn).
 import { AbstractChat, DefaultChatTransport } from "ai";
-import { answer, breakingFetch, headers, options } from "./options.mjs";
+import { answer, breakingFetch, browserFetch, headers, options, report } from "./options.mjs";
 
 class State {
   status = "ready";
@@ -15,6 +15,7 @@ class State {
   };
   replaceMessage = (index, message) => {
     this.messages = this.messages.with(index, structuredClone(message));
+    report(message.parts.map((part) => part.text ?? "").join(""));
   };
   snapshot = (value) => structuredClone(value);
 }
@@ -28,9 +29,11 @@ class Chat extends AbstractChat {
 const transport = new DefaultChatTransport({
   api: `${options.base}/ui/chat`,
   headers,
-  fetch: breakingFetch(options.break_after),
+  prepareReconnectToStreamRequest: ({ api, id }) =>
+    options.names_turn ? { api: `${api}/${encodeURIComponent(id)}/stream?turn=${options.message_id}` } : {},
+  fetch: options.resumes ? browserFetch : breakingFetch(options.break_after),
 });
-const seen = { data: [], tools: [], finishes: [] };
+const seen = { data: [], tools: [], finishes: [], resumed: 0 };
 const chat = new Chat({
   id: options.session,
   transport,
@@ -45,5 +48,9 @@ if (options.resume) {
 } else {
   await chat.sendMessage(message);
   if (options.break_after !== undefined) await chat["~resumeStreamIfDisconnected"]();
+  while (options.resumes && seen.finishes.at(-1).isDisconnect && seen.resumed < 5) {
+    seen.resumed += 1;
+    await chat["~resumeStreamIfDisconnected"]();
+  }
 }
 answer({ status: chat.status, error: chat.error?.message, messages: chat.messages, ...seen });
