@@ -45,7 +45,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ForgottenSessions:
-    """The sessions and records that `Memory.forget()` removed, and the proof that none is left."""
+    """The result of `Memory.forget()`: its counts, the proof that no session or record is left, and what stays."""
 
     session_count: int = 0
     """The number of sessions removed."""
@@ -54,12 +54,24 @@ class ForgottenSessions:
     unattributed_count: int = 0
     """Sessions, records and copies in quarantine of unreadable owner: they may belong to anybody. 0 with a prefix."""
     proven_ms: int | None = None
-    """The end of a scan of all keys that found no trace any more, in milliseconds since 1970 by the server's clock.
+    """The end of a scan of all keys that found no session, record or copy in quarantine of the person any more.
 
-    None means that the removal is not complete.
+    In milliseconds since 1970 by the server's clock. It proves nothing about what `not_searched` names. None means that
+    the removal is not complete.
     """
     record_count: int = 0
     """The number of records removed."""
+    item_count: int = 0
+    """The number of items of projects erased: records of the person's conversations, and entities of type person whose
+    name or alias is the owner."""
+    rate_count: int = 0
+    """The number of rate limits removed, see `Memory.take()`: those with the owner between the colons of their names,
+    or whose names begin with the prefix."""
+    left_items: tuple[str, ...] = ()
+    """Items of projects that tell of the person and stay, as `<project>/<id>`: made from a conversation of the person,
+    assigned to the owner, or an entity of another type named so. Erase them one by one."""
+    not_searched: tuple[str, ...] = ()
+    """Contents of the namespace that may tell of the person, and that neither an owner nor a prefix leads to."""
 
 
 class RedismemError(Exception):

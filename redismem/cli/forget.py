@@ -1,4 +1,4 @@
-"""`redismem forget`: remove all sessions of a person, and print the proof that none is left."""
+"""`redismem forget`: remove all sessions of a person, print the proof that none is left, and what was not searched."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ async def forget(
 ) -> int:
     """Remove all sessions and records of a person: by owner, or by the beginning of their ids.
 
-    Removes their messages, summaries, state, queue entries and copies in quarantine. Then it scans all keys and prints
-    the time at which it found no trace. Asks for confirmation first; without a terminal it needs `--yes`. If it is
-    interrupted, the same command removes the rest.
+    Removes their messages, summaries, state, queue entries and copies in quarantine, and what an owner or a session
+    leads to in projects. Then it scans all keys, and prints the time at which it found no session, record or copy, and
+    what it did not search. Asks for confirmation first; without a terminal it needs `--yes`. If it is interrupted, the
+    same command removes the rest.
     """
     wanted = Wanted(owner, prefix)
     async with open_used(on.url, on.namespace) as (memory, place):
@@ -88,7 +89,16 @@ def _print(forgotten: ForgottenSessions, where: str) -> None:
     print(f"forgot {plural(forgotten.session_count, 'session')}{in_quarantine}{records} {where}")
     if forgotten.proven_ms is not None:
         moment = datetime.fromtimestamp(forgotten.proven_ms / 1000, UTC)
-        print(f"proof: a scan of all keys that ended at {moment:%Y-%m-%d %H:%M:%S} UTC found no trace")
+        found_none = "found no session, record or copy in quarantine"
+        print(f"proof: a scan of all keys that ended at {moment:%Y-%m-%d %H:%M:%S} UTC {found_none}")
     if forgotten.unattributed_count:
         count = forgotten.unattributed_count
         print(f"{plural(count, 'unreadable session')}: nobody can tell the owner; see `redismem quarantine list`")
+    if forgotten.item_count:
+        print(f"erased {plural(forgotten.item_count, 'item')} of projects")
+    if forgotten.rate_count:
+        print(f"removed {plural(forgotten.rate_count, 'rate limit')}")
+    for item in forgotten.left_items:
+        print(f"left: {printable(item)} tells of the person: erase it with the method `erase` of its kind")
+    for what in forgotten.not_searched:
+        print(f"not searched: {what}")

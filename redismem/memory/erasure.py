@@ -2,7 +2,8 @@
 
 Each round finds sessions and records by the indexes, then scans all keys, and removes what it finds. A scan that finds
 nothing any more is the proof, if the indexes then name none that was begun or restored meanwhile. Nothing records the
-progress: a repeated call finds what is left.
+progress: a repeated call finds what is left. The proof is about sessions, records and copies in quarantine. Of projects
+and rate limits goes what an owner or a session leads to, and the report names what was not searched.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 from redismem.errors import ForgetIncomplete, ForgottenSessions, RedismemError
 from redismem.events import facts
+from redismem.project.forgetting import ProjectErasure
 from redismem.protocol import quarantine
 from redismem.protocol.keys import is_session_id, plain
 from redismem.protocol.namespace import traces
@@ -31,6 +33,9 @@ log = logging.getLogger("redismem")
 
 _PAGE_COUNT = 500
 _ROUNDS_LIMIT = 4
+_OWNERLESS = "sessions and records without an owner"
+_ITEMS = "texts of project items, and records of project conversations whose messages had no owner or had gone before"
+_RATES = "other names of rate limits"
 
 OnProgress = Callable[[ForgottenSessions], None]
 """A plain function that receives what was removed so far, after each page of sessions or keys."""
@@ -75,7 +80,9 @@ class _Erasure:
         self._recall_cache = recall_cache
         self._on_progress = on_progress
         self._unattributed: set[str | Copy] = set()
+        self._not_searched: set[str] = set()
         self._records = RecordErasure(store, wanted)
+        self._projects = ProjectErasure(store, wanted.owner)
 
     async def run(self) -> ForgottenSessions:
         """Remove until neither a scan nor, after it, the indexes name anything.
@@ -85,20 +92,32 @@ class _Erasure:
         await self._remove_local()
         for _ in range(_ROUNDS_LIMIT):
             self._unattributed.clear()
-            self._records.unattributed.clear()
+            self._not_searched.clear()
+            self._records.begin_round()
             await self._remove_indexed()
             await self._drop_index()
             if not await self._remove_scanned() and not await self._remove_indexed() and not await self._drop_index():
                 # Any of them may quote a removed session. Without them, a broken stream cannot be resumed.
                 await RecordErasure(self._store, Wanted(prefix=EVENTS_PREFIX)).remove_indexed()
                 proven_ms = await self._store.server_time_ms()
+                await self._projects.remove_named()
                 count = self.done.session_count
                 log.info(
                     "forgot %d sessions of one owner or prefix", count, extra=facts(op="clear", session_count=count)
                 )
-                unattributed_count = len(self._unattributed) + len(self._records.unattributed)
-                return replace(self.done, proven_ms=proven_ms, unattributed_count=unattributed_count)
+                return self._report(proven_ms)
         raise ForgetIncomplete("other processes kept writing such sessions: stop them first", forgotten=self.done)
+
+    def _report(self, proven_ms: int) -> ForgottenSessions:
+        self._note_others()
+        ownerless = {_OWNERLESS} if self._records.has_ownerless else set()
+        items = {_ITEMS} if self._projects.has_projects else set()
+        return replace(
+            self.done,
+            proven_ms=proven_ms,
+            unattributed_count=len(self._unattributed) + len(self._records.unattributed),
+            not_searched=tuple(sorted(self._not_searched | ownerless | items)),
+        )
 
     async def _drop_index(self) -> bool:
         """Remove the index of the owner. True means that there was one, or that a worker has written it anew."""
@@ -119,11 +138,14 @@ class _Erasure:
             count += is_session_id(session_id) and await self._remove_session(session_id)
             self._on_progress(self.done)
         count += await self._records.remove_indexed()
-        self._note_records()
+        self._note_others()
         return count
 
-    def _note_records(self) -> None:
-        self.done = replace(self.done, record_count=self._records.count)
+    def _note_others(self) -> None:
+        left = tuple(sorted(self._projects.left))
+        self.done = replace(
+            self.done, record_count=self._records.count, item_count=self._projects.count, left_items=left
+        )
         self._on_progress(self.done)
 
     async def _remove_scanned(self) -> int:
@@ -139,8 +161,18 @@ class _Erasure:
             for session_id in found:
                 count += await self._remove_session(session_id)
             count += await self._records.remove_scanned(page.keys) + await self._remove_copies(page.keys)
-            self._note_records()
+            await self._remove_rates(page.keys)
+            self._note_others()
         return count
+
+    async def _remove_rates(self, scanned: Sequence[bytes]) -> None:
+        """Remove the rate limits about the person. They do not count as traces: running processes take permits."""
+        found = traces.rates_of(self._store.keys, scanned)
+        wanted = [key for name, key in found.items() if self._wanted.is_in_rate(name)]
+        if len(wanted) < len(found):
+            self._not_searched.add(_RATES)
+        count = await self._store.run(traces.remove_keys(wanted)) if wanted else 0
+        self.done = replace(self.done, rate_count=self.done.rate_count + count)
 
     async def _attribute(self, states: Mapping[str, bytes]) -> list[str]:
         """Return the sessions that belong to the owner, and note those whose owner cannot be read."""
@@ -150,6 +182,8 @@ class _Erasure:
         hashes = [session_id for session_id, kind in kinds.items() if kind == b"hash"]
         fields = await store.run(traces.owner_fields([states[each] for each in hashes])) if hashes else []
         owners = {session_id: field for session_id, field in zip(hashes, fields, strict=True) if field is not None}
+        if len(owners) < len(hashes):
+            self._not_searched.add(_OWNERLESS)
         damaged = {session_id for session_id, field in owners.items() if not is_owner_field(field)}
         self._unattributed |= damaged | {each for each, kind in kinds.items() if kind not in (b"hash", b"none")}
         return [session_id for session_id, field in owners.items() if self._wanted.is_owner(field)]
@@ -178,6 +212,8 @@ class _Erasure:
         owner, epoch = await store.run(call, quarantine=True)
         if wanted.owner is not None and (owner or epoch) and not wanted.is_owner(owner):
             return False
+        if epoch:
+            await self._projects.remove_conversation(session_id)
         self._recall_cache.forget(session_id)
         work = store.run(clear_life(store.keys.session(session_id), epoch), quarantine=True)
         name = decode_owner(owner)

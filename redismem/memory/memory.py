@@ -330,11 +330,12 @@ class Memory:
     async def forget(
         self, *, owner: str | None = None, prefix: str | None = None, on_progress: OnProgress | None = None
     ) -> ForgottenSessions:
-        """Remove all sessions and records of an owner, or all whose id begins with `prefix`, and prove it.
+        """Remove all sessions and records of an owner, or all whose id begins with `prefix`; prove that none is left.
 
         Removes messages, summaries, state, originals, vectors, queue entries, copies in quarantine, records, and what
-        this process has cached or not replayed yet. Then a scan of all keys must find no trace. If it finds one, such
-        as a session begun meanwhile, that is removed too. It takes time in proportion to all keys of the Redis.
+        this process has cached or not replayed yet. Then a scan of all keys must find none of them. If it finds one,
+        such as a session begun meanwhile, that is removed too. It takes time in proportion to all keys of the Redis.
+        Of projects it erases what a session or the owner leads to. The report says what was not searched.
 
         Args:
             owner: The owner that they were begun with.

@@ -24,6 +24,13 @@ class RecordErasure:
         self.count = 0
         self.unattributed: set[bytes] = set()
         """The keys of records whose owner cannot be read."""
+        self.has_ownerless = False
+        """True if a scan found a record without an owner."""
+
+    def begin_round(self) -> None:
+        """Drop what earlier scans noted."""
+        self.unattributed.clear()
+        self.has_ownerless = False
 
     async def remove_indexed(self) -> int:
         """Remove the records that the indexes name, and return their number, expired ones included."""
@@ -50,6 +57,8 @@ class RecordErasure:
                 if about is None or (about.owner is not None and not is_owner_field(about.owner)):
                     self.unattributed |= {keys.record} if notes_unreadable else set()
                     continue
+                if about.owner is None and not keys.member.startswith(EVENTS_PREFIX.encode()):
+                    self.has_ownerless |= notes_unreadable
                 if not self._wanted.is_owner(about.owner):
                     continue
             # Another record that was begun in its place stays. If it has expired, its index entries go.

@@ -116,3 +116,22 @@ def test_sessions_that_name_no_owner_are_counted(
     ran = command("forget", "--owner", "ann", "--yes", *used_options)
     assert ran.code == 0
     assert "1 unreadable session: nobody can tell the owner" in " ".join(ran.out.split())
+
+
+def test_what_was_not_searched_is_printed(command: Any, people: blocking.Memory, redis_options: Any) -> None:
+    people.session("nobody's").append({"role": "user", "content": "hello"})
+    people.take("chat:ann", 0.01)
+    people.take("chat:x", 0.01)
+    project = people.project("apollo")
+    task = project.tasks.create("Call back", assignee="ann")
+    ran = command("forget", "--owner", "ann", "--yes", *redis_options)
+    lines = ran.out.splitlines()
+    assert "found no session, record or copy in quarantine" in ran.out
+    assert "removed 1 rate limit" in lines
+    assert any(line.startswith(f"left: apollo/{task.id} ") for line in lines)
+    told = [line.removeprefix("not searched: ") for line in lines if line.startswith("not searched: ")]
+    assert told == [
+        "other names of rate limits",
+        "sessions and records without an owner",
+        "texts of project items, and records of project conversations whose messages had no owner or had gone before",
+    ]

@@ -80,7 +80,7 @@ class Conversations(Collection[Conversation]):
         """Append messages to a conversation. If its session has expired, a new session begins.
 
         `owner` is the person whom the session belongs to, if these are its first messages. `Memory.forget(owner=…)`
-        removes the session; the record of the conversation stays.
+        removes the session and the record of the conversation.
 
         Raises the errors of `Session.append`; InvalidSessionId for an invalid owner; ItemNotFound; InvalidItem if the
         conversation has ended.

@@ -52,9 +52,16 @@ class Wanted:
 
     def pattern(self, keys: Keys) -> bytes:
         """Return the MATCH pattern of the keys that a scan must look at."""
+        # A rate limit has the namespace alone in its tag.
         if self.prefix is None:
-            return f"rm:{{{keys.namespace}:[0-9]*}}:[rsq]*".encode()  # record, state and quarantine name the owner
-        return f"rm:{{{keys.namespace}:[0-9]*}}:*:".encode() + _match(self.prefix)
+            return f"rm:{{{keys.namespace}[:}}]*:[rsq]*".encode()  # record, state and quarantine name the owner
+        return f"rm:{{{keys.namespace}[:}}]*:".encode() + _match(self.prefix)
+
+    def is_in_rate(self, name: str) -> bool:
+        """True if the name of a rate limit is about the person: it begins so, or has the owner between colons."""
+        if self.prefix is not None:
+            return name.startswith(self.prefix)
+        return f":{plain(self.owner or '')}:" in f":{name}:"
 
 
 def _match(prefix: str) -> bytes:
@@ -101,6 +108,17 @@ def _session_of(keys: Keys, key: bytes) -> Iterator[tuple[str, bytes]]:
         return
     if key == getattr(session, match[1].decode()):
         yield session.session_id, session.state
+
+
+def rates_of(keys: Keys, scanned: Sequence[bytes]) -> dict[str, bytes]:
+    """Return the rate limits of this namespace among these keys, by name."""
+    beginning = keys.rate("")
+    return {name_of(key[len(beginning) :]): key for key in scanned if key.startswith(beginning)}
+
+
+def remove_keys(names: Sequence[bytes]) -> Call[int]:
+    """Build a call that removes keys, and returns how many existed."""
+    return independent(tuple(("DEL", name) for name in names), lambda *counts: sum(counts), Op.CLEAR)
 
 
 def key_types(names: Sequence[bytes]) -> Call[list[bytes]]:

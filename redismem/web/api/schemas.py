@@ -103,16 +103,6 @@ OWNER = {"type": "string", "minLength": 1, "maxLength": 256}
 OWNER_TEXT = "The owner of a session that this begins. An existing session of another owner, or of none, is refused."
 
 
-class ForgottenSessionsDocument(BaseModel):
-    """The sessions and records removed, and the time at which a scan of all keys found no trace of them any more."""
-
-    session_count: int
-    quarantined_count: int
-    unattributed_count: int
-    proven_ms: int
-    record_count: int
-
-
 class PolicyDocument(BaseModel):
     """The rules of one session, which every process obeys whatever its settings."""
 

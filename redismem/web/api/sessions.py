@@ -9,6 +9,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from pydantic import BaseModel
 
 from redismem.context.info import Policy
 from redismem.errors import CorruptSession
@@ -30,6 +31,21 @@ from redismem.web.service import CALLER, Service
 
 router = APIRouter(prefix="/v1", tags=["sessions"])
 _MOST_MESSAGES = 1_000
+
+
+class ForgottenSessionsDocument(BaseModel):
+    """The numbers removed, the time at which a scan of all keys found no session, record or copy any more, the items of
+    projects that stay, and the contents that were not searched."""
+
+    session_count: int
+    quarantined_count: int
+    unattributed_count: int
+    proven_ms: int
+    record_count: int
+    item_count: int
+    rate_count: int
+    left_items: list[str]
+    not_searched: list[str]
 
 
 def service_of(request: Request) -> Service:
@@ -122,7 +138,7 @@ def _parse_ms(text: str | None, name: str) -> int | None:
     return int(parse_moment(text, f"{name} is a time with its zone (RFC 3339)").timestamp() * 1000)
 
 
-@router.delete("/sessions", response_model=schemas.ForgottenSessionsDocument)
+@router.delete("/sessions", response_model=ForgottenSessionsDocument)
 async def forget_sessions(
     memory: TheMemory,
     owner: Owner = None,
