@@ -21,6 +21,8 @@ class Balancer:
         self.is_open = asyncio.Event()
         """Clear this event, and new connections wait until it is set again."""
         self.is_open.set()
+        self.after_loss = ""
+        """An address: the answer to the next connection is lost, and later connections go there."""
         self._clients: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
@@ -38,17 +40,21 @@ class Balancer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self.is_open.wait()
-        server = urlsplit(self.target)
+        server, is_lost = urlsplit(self.target), self.after_loss != ""
+        if is_lost:
+            self.target, self.after_loss = self.after_loss, ""
         from_server, to_server = await asyncio.open_connection(server.hostname, server.port)
         self._clients.add(writer)
+        there = asyncio.create_task(_pump(reader, to_server))
+        back = asyncio.create_task(from_server.read(1) if is_lost else _pump(from_server, writer))
         try:
-            async with asyncio.TaskGroup() as pumps:
-                back = pumps.create_task(_pump(from_server, writer))
-                there = pumps.create_task(_pump(reader, to_server))
-                await asyncio.wait((back, there), return_when=asyncio.FIRST_COMPLETED)
-                back.cancel()
-                there.cancel()
+            await asyncio.wait((back, there), return_when=asyncio.FIRST_COMPLETED)
+            if is_lost:
+                writer.transport.abort()
         finally:
+            back.cancel()
+            there.cancel()
+            await asyncio.gather(back, there, return_exceptions=True)
             self._clients.discard(writer)
             to_server.transport.abort()
 

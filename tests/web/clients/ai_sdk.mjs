@@ -1,5 +1,6 @@
 // useChat without React: sends a message, or resumes the stream of a chat. Options: text, message_id, break_after (bytes),
-// resume (true: only resume), resumes, report_at, names_turn (true: a resumed stream may also be that of an ended turn).
+// resume (true: only resume), resumes ("by hand": by `resumeStream`, as the SDK does not take every break for one of the
+// network), report_at, names_turn (true: a resumed stream may also be that of an ended turn).
 import { AbstractChat, DefaultChatTransport } from "ai";
 import { answer, breakingFetch, browserFetch, headers, options, report } from "./options.mjs";
 
@@ -31,7 +32,7 @@ const transport = new DefaultChatTransport({
   headers,
   prepareReconnectToStreamRequest: ({ api, id }) =>
     options.names_turn ? { api: `${api}/${encodeURIComponent(id)}/stream?turn=${options.message_id}` } : {},
-  fetch: options.resumes ? browserFetch : breakingFetch(options.break_after),
+  fetch: options.resumes === true ? browserFetch : breakingFetch(options.break_after),
 });
 const seen = { data: [], tools: [], finishes: [], resumed: 0 };
 const chat = new Chat({
@@ -48,7 +49,11 @@ if (options.resume) {
 } else {
   await chat.sendMessage(message);
   if (options.break_after !== undefined) await chat["~resumeStreamIfDisconnected"]();
-  while (options.resumes && seen.finishes.at(-1).isDisconnect && seen.resumed < 5) {
+  while (options.resumes === "by hand" && chat.status === "error" && seen.resumed < 5) {
+    seen.resumed += 1;
+    await chat.resumeStream();
+  }
+  while (options.resumes === true && seen.finishes.at(-1).isDisconnect && seen.resumed < 5) {
     seen.resumed += 1;
     await chat["~resumeStreamIfDisconnected"]();
   }

@@ -1,14 +1,19 @@
 // A streamed response. Options: text, turn_id, break_after (events: the rest is then asked for by `starting_after`), resumes,
-// report_at, cancel_at (an address: the response is cancelled there once `report_at` is reached).
+// report_at, draws_key (true: the SDK draws a key for each request, and sends the request again by itself), cancel_at (an
+// address: the response is cancelled there once `report_at` is reached).
 import OpenAI from "openai";
 import { ResponseStream } from "openai/lib/responses/ResponseStream";
 import { answer, options, report } from "./options.mjs";
 
 const client = new OpenAI({ baseURL: `${options.base}/openai`, apiKey: options.key ?? "none", maxRetries: 0 });
 
+if (options.draws_key) {
+  client.idempotencyHeader = "Idempotency-Key";
+  client.maxRetries = 2;
+}
 const stream = await client.responses.create(
   { model: "any", input: options.text, conversation: options.session, stream: true, background: true },
-  { headers: { "idempotency-key": options.turn_id } },
+  options.draws_key ? {} : { headers: { "idempotency-key": options.turn_id } },
 );
 const events = [];
 let text = "";

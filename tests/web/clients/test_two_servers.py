@@ -123,11 +123,11 @@ STOPPED = {
 }
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize(("name", "resumes"), [*((name, True) for name in CLIENTS), ("ai_sdk", "by hand")])
 async def test_a_client_whose_connection_is_cut_goes_on_at_another_server(
-    servers: Servers, provider: Provider, name: str
+    servers: Servers, provider: Provider, name: str, resumes: bool | str
 ) -> None:
-    async with servers.driver(name, report_at=SEEN, resumes=True) as driver:
+    async with servers.driver(name, report_at=SEEN, resumes=resumes) as driver:
         assert await driver.step() == "seen"
         servers.move()
         servers.balancer.cut()
@@ -185,6 +185,18 @@ async def test_a_request_that_is_repeated_gets_the_same_answer_of_one_model_call
         answers.append(await later.answer())
     for told in answers:
         assert (text_of(name, told), outcome_of(name, told), told) == (TEXT, DONE[name], answers[0])
+    assert (await servers.stored(), len(provider.asked)) == ((TEXT, None), 1)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+async def test_a_client_whose_answer_is_lost_before_it_begins_asks_the_model_once(
+    servers: Servers, provider: Provider, name: str
+) -> None:
+    servers.balancer.after_loss = servers.other.url
+    async with servers.driver(name, resumes=True, draws_key=True) as driver:
+        told = await driver.answer()
+    assert servers.balancer.target == servers.other.url
+    assert (text_of(name, told), outcome_of(name, told)) == (TEXT, DONE[name])
     assert (await servers.stored(), len(provider.asked)) == ((TEXT, None), 1)
 
 
