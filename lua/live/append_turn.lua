@@ -33,7 +33,7 @@ local first_message = 8
 --- @include known_append
 local turn = redis.call('HGET', state, 'turn')
 --- @include turn
-local is_own = status == 'r' and seen_generation == generation and seen_holder == holder -- [own]
+local is_own = status == 'r' and seen_generation == generation and seen_holder == holder
 if not is_own then return redis.error_reply('TURN lost') end -- [fence]
 --- @include append_checks
 local is_end = outcome ~= '-'
