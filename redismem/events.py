@@ -106,8 +106,6 @@ class Op(StrEnum):
     QUARANTINE_BLOCK = "quarantine_block"
     QUARANTINE = "quarantine", Traits(removes=True)
     EMBED = "embed"
-    OWNER_INDEX = "owner_index", Traits(method="recall")
-    INDEX_OWNER = "index_owner"
 
     # Calls of turns
     BEGIN_TURN = "begin_turn", Traits(Outage.WAITS, appends=True, is_turn=True, method="turn")
@@ -157,7 +155,6 @@ class Op(StrEnum):
     DRAIN = "drain"
     ENFORCE = "enforce"
     SWEEP_ROUND = "sweep_round"
-    OWNERS_ROUND = "owners_round"
 
     # Calls that a store makes by itself
     BREAKER = "breaker"

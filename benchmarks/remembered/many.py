@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 from benchmarks.remembered.conversation import Conversation, Question, Turn
 from redismem import Memory, Message
-from redismem.recall.owner.upkeep import OwnerIndex
 from redismem.workers.strategies import Trim
 from redismem.workers.summaries import Worker
 
@@ -38,15 +37,14 @@ class ManySessions:
         """The seq of each session's first message."""
 
     async def tell(self) -> None:
-        """Append each talk, and index its window, as a worker does once the session is idle."""
-        worker, index, first = Worker(self._memory.store, Trim()), OwnerIndex(self._memory.store, _OWNER), 1
+        """Append each talk, and let a worker trim it."""
+        worker, first = Worker(self._memory.store, Trim()), 1
         for number, talk in enumerate(self._talks):
             session = self._memory.session(f"talk-{number:03}", owner=_OWNER)
             for turn in talk:
                 said = datetime.fromtimestamp(turn.ms / 1000, UTC)
                 await session.append(Message(timestamp=said, **turn.payload))
             await worker.drain()
-            await index.update(session.id, with_window=True)
             self._firsts[session.id] = first
             first += len(talk)
 

@@ -1,5 +1,4 @@
--- Removes a whole session: the one of an epoch, or whichever there is. It leaves a session with an owner to a second call
--- with its epoch, because the owner's index, in another slot, must be noted before. A resent call spares a newer session.
+-- Removes a whole session: the one of an epoch, or whichever there is. A resent call spares a newer session.
 -- KEYS
 --   messages
 --   state
@@ -21,7 +20,7 @@
 --   noted_ms  time to live of cleared
 --   owner     only with *: the owner that the session must have, - for any
 -- FIELDS reads counters epoch owner
--- REPLY 1 removed, now or before; 0 not there; or owner and epoch of a session with an owner, which is left
+-- REPLY 1 removed, now or before; 0 not there
 -- ERROR OWNER other
 local messages, state, originals, turned, live, waiters, active, overdue, leased, dead, evictions, owners, turns, cleared = unpack(KEYS)
 local session, epoch, noted_ms, owner = unpack(ARGV)
@@ -31,7 +30,6 @@ local noted = epoch == '*' and redis.call('GET', cleared)
 local was_there = noted and noted ~= '-'
 if epoch == '*' and not noted then
   --- @include same_owner
-  if seen_owner then return {seen_owner, seen_epoch} end -- [owned]
 end
 if epoch == '*' then epoch = noted or seen_epoch end -- [sent again]
 if seen_epoch ~= epoch then return was_there and 1 or 0 end -- [epoch]

@@ -12,7 +12,6 @@ from redismem.cli.terminal import console, print_json, print_rows
 from redismem.inspection.check import check as check_all
 from redismem.inspection.figures import plural, printable
 from redismem.inspection.invariants import Violation
-from redismem.inspection.owners import check_owners
 from redismem.inspection.projects import check_projects
 from redismem.inspection.records import check_records
 from redismem.store.depths import sessions_count
@@ -27,7 +26,7 @@ async def check(*, limit: Limit = 100, on: On = DEFAULT) -> int:
     """Check every session, project and record of a namespace against the invariants.
 
     A session's messages, counters, summaries, queues, leases and expiry must be consistent; so must a project's
-    items, versions, links, names and indexes, a record's keys, expiry and indexes, and an owner's index for recall.
+    items, versions, links, names and indexes, and a record's keys, expiry and indexes.
     Workers and appends may run meanwhile. It writes nothing and prints no message text. Use the settings of the pods:
     threshold, strategy and limits matter.
 
@@ -46,7 +45,6 @@ async def check(*, limit: Limit = 100, on: On = DEFAULT) -> int:
             found = [violation async for violation in check_all(memory.store, on_checked=advance)]
             found += [violation async for violation in check_projects(memory.store)]
             found += [violation async for violation in check_records(memory.store)]
-            found += [violation async for violation in check_owners(memory.store)]
     if on.as_json:
         rows = [violation._asdict() for violation in found[:limit]]
         numbers = {"sessions_count": checked, "violations_count": len(found)}

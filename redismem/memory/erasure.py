@@ -16,14 +16,13 @@ from redismem.errors import ForgetIncomplete, ForgottenSessions, RedismemError
 from redismem.events import facts
 from redismem.project.forgetting import ProjectErasure
 from redismem.protocol import quarantine
-from redismem.protocol.keys import is_session_id, plain
+from redismem.protocol.keys import is_session_id
 from redismem.protocol.namespace import traces
 from redismem.protocol.namespace.traces import Wanted
-from redismem.protocol.owners import decode_owner, is_owner_field
+from redismem.protocol.owners import is_owner_field
 from redismem.protocol.quarantine import Copy
 from redismem.protocol.session.clear import clear_life
 from redismem.recall.cache import NO_CACHE, RecallCache
-from redismem.recall.owner.upkeep import OwnerIndex, change_owned
 from redismem.record.erasure import EVENTS_PREFIX, RecordErasure, indexed_records
 from redismem.store.store import Store
 
@@ -95,8 +94,7 @@ class _Erasure:
             self._not_searched.clear()
             self._records.begin_round()
             await self._remove_indexed()
-            await self._drop_index()
-            if not await self._remove_scanned() and not await self._remove_indexed() and not await self._drop_index():
+            if not await self._remove_scanned() and not await self._remove_indexed():
                 # Any of them may quote a removed session. Without them, a broken stream cannot be resumed.
                 await RecordErasure(self._store, Wanted(prefix=EVENTS_PREFIX)).remove_indexed()
                 proven_ms = await self._store.server_time_ms()
@@ -118,10 +116,6 @@ class _Erasure:
             unattributed_count=len(self._unattributed) + len(self._records.unattributed),
             not_searched=tuple(sorted(self._not_searched | ownerless | items)),
         )
-
-    async def _drop_index(self) -> bool:
-        """Remove the index of the owner. True means that there was one, or that a worker has written it anew."""
-        return self._wanted.owner is not None and await OwnerIndex(self._store, plain(self._wanted.owner)).drop()
 
     async def _remove_local(self) -> None:
         """Drop cached contexts of this process, and clear sessions whose backlog is not replayed yet."""
@@ -215,9 +209,7 @@ class _Erasure:
         if epoch:
             await self._projects.remove_conversation(session_id)
         self._recall_cache.forget(session_id)
-        work = store.run(clear_life(store.keys.session(session_id), epoch), quarantine=True)
-        name = decode_owner(owner)
-        await (work if wanted.owner is not None or name is None else change_owned(store, name, session_id, work))
+        await store.run(clear_life(store.keys.session(session_id), epoch), quarantine=True)
         if epoch:
             self.done = replace(self.done, session_count=self.done.session_count + 1)
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from redismem.formats.sections import name_of
 from redismem.messages.compression import expand_element
@@ -21,6 +22,9 @@ from redismem.originals.blocks import (
     split_into_blocks,
 )
 from redismem.originals.dictionaries import Dictionary
+
+if TYPE_CHECKING:
+    from redismem.originals.signatures import Signature
 
 MERGED_BYTES = 128 * 1024
 """The largest merged block, decompressed. A reader of one message decompresses all, so larger blocks stay single."""
@@ -44,12 +48,24 @@ def sign_messages(messages: Sequence[Message], block_bytes: int) -> bytes:
     """Return the signature of a block of `block_bytes` that contains these messages, at least one."""
     from redismem.originals.signatures import encode_signature
 
+    return encode_signature(0, *_texts_by_place(messages, block_bytes))
+
+
+def index_messages(messages: Sequence[Message], block_bytes: int) -> Signature:
+    """Return the decoded signature of a block of `block_bytes` that contains these messages, at least one."""
+    from redismem.originals.signatures import make_signature
+
+    return make_signature(0, *_texts_by_place(messages, block_bytes))
+
+
+def _texts_by_place(messages: Sequence[Message], block_bytes: int) -> tuple[list[list[str]], int, list[int]]:
+    """Return the texts and the day of the message at each position of a block, with the size of the block."""
     texts: list[list[str]] = [[] for _ in range(BLOCK_COUNT)]
     days = [messages[0].day] * BLOCK_COUNT
     for message in messages:
         place = (message.seq - 1) % BLOCK_COUNT
         texts[place], days[place] = searchable_texts(message), message.day
-    return encode_signature(0, texts, block_bytes, days)
+    return texts, block_bytes, days
 
 
 def sign_parts(

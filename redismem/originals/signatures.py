@@ -116,14 +116,7 @@ def encode_signature(
         messages: The texts of each message from position `place` on.
         days: The day of each of these messages, counted from 1970. Empty: the signature has no days.
     """
-    masks: dict[int, int] = {}
-    lengths = [0] * BLOCK_COUNT
-    for at, texts in enumerate(messages, place):
-        distinct, count = distinct_stems(texts)
-        lengths[at] = bisect_right(_LENGTHS, count) - 1
-        for stem in distinct:
-            hashed = stem_hash(stem)
-            masks[hashed] = masks.get(hashed, 0) | 1 << at
+    masks, lengths = _index(place, messages)
     hashes = sorted(masks)
     steps = [after - before for before, after in zip([0, *hashes], hashes, strict=False)]
     # The low bytes of the deltas are nearly random. The high bytes are small, so their unary code (n zeros, then a one)
@@ -134,6 +127,36 @@ def encode_signature(
     begin = head + _pack_digits(lengths) + _encode_days(place, days)
     content = begin + lows + marks + _encode_masks([masks[hashed] for hashed in hashes])
     return _crc(content) + content
+
+
+def make_signature(
+    place: int, messages: Sequence[Iterable[str]], block_bytes: int, days: Sequence[int] = ()
+) -> Signature:
+    """Return what `decode_signature` makes of `encode_signature`, in half the time."""
+    masks, lengths = _index(place, messages)
+    hashes = sorted(masks)
+    return Signature(
+        tuple([_WEIGHTS[length] for length in lengths]),
+        BLOCK_COUNT - lengths.count(0),
+        block_bytes,
+        array("H", hashes),
+        array("H", [masks[hashed] for hashed in hashes]),
+        _decode_days(_encode_days(place, days)[1:]),
+    )
+
+
+def _index(place: int, messages: Sequence[Iterable[str]]) -> tuple[dict[int, int], list[int]]:
+    """Return the mask of each hash of a stem, and the length of the message at each position of the block."""
+    masks: dict[int, int] = {}
+    lengths = [0] * BLOCK_COUNT
+    for at, texts in enumerate(messages, place):
+        distinct, count = distinct_stems(texts)
+        lengths[at] = bisect_right(_LENGTHS, count) - 1
+        bit = 1 << at
+        for stem in distinct:
+            hashed = stem_hash(stem)
+            masks[hashed] = masks.get(hashed, 0) | bit
+    return masks, lengths
 
 
 def _encode_days(place: int, days: Sequence[int]) -> bytes:

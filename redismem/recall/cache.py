@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Protocol
 
 from redismem.concurrency import forks
@@ -27,7 +27,7 @@ _EVERY_S = 60
 
 
 class Cached(Protocol):
-    """An entry of the cache: a session, or the index of an owner."""
+    """An entry of the cache: a session, or what was read of an owner's sessions."""
 
     counted_bytes: int
     """The size of the entry in the cache's sum, in bytes."""
@@ -37,6 +37,14 @@ class Cached(Protocol):
     @property
     def size_bytes(self) -> int:
         """The approximate memory of the entry, in bytes."""
+
+
+class CachedSessions(Cached, Protocol):
+    """The sessions of an owner, as far as this process has read them."""
+
+    @property
+    def states(self) -> Container[str]:
+        """The sessions."""
 
 
 class RecallCache:
@@ -64,11 +72,11 @@ class RecallCache:
         """Return the cached session, or `None` if the session is not cached."""
         return self._sessions.get(session_id)  # type: ignore[return-value]  # no session id names an owner
 
-    def get_owner(self, owner: str) -> Cached | None:
-        """Return the cached index of an owner, or `None` if it is not cached."""
-        return self._sessions.get(_OWNER + owner)
+    def get_owner(self, owner: str) -> CachedSessions | None:
+        """Return what was read of an owner's sessions, or `None` if nothing is cached."""
+        return self._sessions.get(_OWNER + owner)  # type: ignore[return-value]
 
-    def put_owner(self, owner: str, cached: Cached) -> None:
+    def put_owner(self, owner: str, cached: CachedSessions) -> None:
         """Mark an owner as most recently used, as `put` does."""
         self.put(_OWNER + owner, cached)
 
@@ -102,15 +110,14 @@ class RecallCache:
             else:
                 self._expiry.stop()
 
-    def forget_owner(self, owner: str) -> None:
-        """Remove the index of an owner from the cache."""
-        self.forget(_OWNER + owner)
-
     def forget(self, session_id: str) -> None:
-        """Remove a session from the cache."""
+        """Remove a session from the cache, and what was read of its owner's sessions."""
         with self._lock:
-            removed = self._sessions.pop(session_id, None)
-            self.size_bytes -= 0 if removed is None else removed.counted_bytes
+            names = [name for name in self._sessions if name.startswith(_OWNER)]
+            owners = [name for name in names if session_id in self._sessions[name].states]  # type: ignore[attr-defined]
+            for name in (session_id, *owners):
+                removed = self._sessions.pop(name, None)
+                self.size_bytes -= 0 if removed is None else removed.counted_bytes
 
     def clear(self) -> None:
         """Remove all sessions from the cache."""

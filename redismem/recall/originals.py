@@ -20,7 +20,7 @@ from redismem.originals.dictionaries import Dictionary, DictionaryMissing
 from redismem.protocol import layout
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.owners import encode_owner
+from redismem.protocol.namespace.traces import owner_fields
 from redismem.protocol.quarantine import set_block_aside
 from redismem.protocol.session import pages
 from redismem.protocol.session.edits import BlockChange, View
@@ -28,7 +28,6 @@ from redismem.protocol.session.leaving import Begun, blocks_to_extend, encode_le
 from redismem.protocol.session.pages import Block, MessagePage
 from redismem.protocol.session.replacing import Replacement, encode_block_change
 from redismem.store.dictionaries import load_dictionaries
-from redismem.store.owner_blocks import drop_block
 from redismem.store.store import Store
 
 log = logging.getLogger("redismem")
@@ -147,10 +146,9 @@ class Originals:
 
     async def _move(self, block: Block) -> bool:
         """Move a block into quarantine. False means that it has changed, or is gone."""
-        owner = await drop_block(self._store, self._keys, block.number)
+        (field,) = await self._store.run(owner_fields([self._keys.state]))
         time_ms, kept_ms = await self._store.server_time_ms(), self._store.settings.idle_timeout_ms
         beside = [f"s{block.number}", *(f"v{number}" for number in block.numbers)]
-        field = None if owner is None else encode_owner(owner)
         call = set_block_aside(self._keys, time_ms, (block.number, block.stored), beside, field, kept_ms)
         return await self._store.run(call)
 

@@ -239,7 +239,7 @@ class Recall:
         if not missing:
             return
         unreadable: list[Block] = []
-        make = partial(_make_contents, window_seq, epoch, self._store.settings.recall_days, self._signed.zone)
+        make = partial(make_contents, window_seq, epoch, self._store.settings.recall_days, self._signed.zone)
         missing = [number for number in missing if not cached.take_sibling(number, make)]
         blocks = await self._store.run(pages.blocks(self._keys, missing), quarantine=True) if missing else []
         is_much = sum(unpacked_bytes(block.stored) for block in blocks) > LARGE_BYTES
@@ -267,7 +267,7 @@ async def leave_out(originals: Originals, unreadable: Sequence[Block], *, in_tur
         originals.note(unreadable)
 
 
-def _make_contents(
+def make_contents(
     window_seq: int, epoch: str, with_days: bool, zone: str | None, first_seq: int, elements: Sequence[bytes]
 ) -> Contents:
     """Return the elements before the window. Raise Undecodable, UnsupportedFormat."""

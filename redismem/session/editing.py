@@ -17,7 +17,6 @@ from redismem.originals.blocks import unpacked_bytes
 from redismem.originals.dictionaries import Dictionaries
 from redismem.protocol import layout
 from redismem.protocol.call import Call
-from redismem.protocol.owners import decode_owner
 from redismem.protocol.session import cuts, ending, leaving, pages, replacing
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.edits import Edit, View, edit, window
@@ -344,31 +343,22 @@ class Editor:
         return changed.message if await self._change(view, plan, bool) else None
 
     async def _change(self, view: View, plan: Edit, decode: Callable[[Any], T]) -> T:
-        """Make an edit, and keep the index of the session's owner up to date. `decode` gets the reply, 0 if refused."""
-        owner, removes = view.fields.get(layout.OWNER), plan.op is not Op.ARCHIVE
-        return await self.run_owned(owner, self._run(edit(self._calls, view, plan, decode)), removes=removes)
+        """Make an edit. `decode` gets the reply, 0 if refused."""
+        return await self.run_edit(self._run(edit(self._calls, view, plan, decode)), removes=plan.op is not Op.ARCHIVE)
 
     def _run(self, call: Call[T]) -> Coroutine[Any, Any, T]:
         return self._store.run(call, quarantine=True)
 
-    async def run_owned(self, owner: bytes | None, work: Coroutine[Any, Any, T], *, removes: bool = True) -> T:
-        """Do the work, which changes messages, and keep the index of the owner up to date.
+    async def run_edit(self, work: Coroutine[Any, Any, T], *, removes: bool = True) -> T:
+        """Do the work, which changes messages, and drop what this process has cached of the session and its owner.
 
-        `owner` is the field of the state. `removes` is False if no message is removed or replaced; otherwise this
-        process drops what it has cached of the session and its owner.
+        `removes` is False if no message is removed or replaced: nothing is dropped.
         """
-        session_id, name = self._calls.keys.session_id, decode_owner(owner)
         try:
-            if name is None:
-                return await work
-            from redismem.recall.owner.upkeep import change_owned  # loads the stemmer
-
-            return await change_owned(self._store, name, session_id, work)
+            return await work
         finally:
             if removes:
-                self._recall_cache.forget(session_id)
-                if name is not None:
-                    self._recall_cache.forget_owner(name)
+                self._recall_cache.forget(self._calls.keys.session_id)
 
     async def view(self, op: str, expect: Expected | None = None, *, is_checked: bool = True) -> View:
         """Return the window and state of the session. Raises SessionNotFound, Conflict."""

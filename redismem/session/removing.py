@@ -7,10 +7,9 @@ from typing import Any, TypeVar
 
 from redismem.context.info import Forgotten
 from redismem.errors import SessionNotFound
-from redismem.protocol import layout
 from redismem.protocol.call import Call
 from redismem.protocol.session.calls import SessionCalls
-from redismem.protocol.session.clear import OwnedLife, clear, clear_life
+from redismem.protocol.session.clear import clear
 from redismem.session.editing import Editor
 from redismem.store.store import Store
 
@@ -33,11 +32,7 @@ class Remover:
         Raises:
             SessionNotFound: The session does not exist and `missing_ok` is False.
         """
-        cleared = await self._editor.run_owned(None, self._run(clear(self._calls.keys, self._store.settings)))
-        if isinstance(cleared, OwnedLife):
-            # If it vanishes meanwhile, it counts as cleared: the reply to a first try may be lost.
-            await self._editor.run_owned(cleared.owner, self._run(clear_life(self._calls.keys, cleared.epoch)))
-            return True
+        cleared = await self._editor.run_edit(self._run(clear(self._calls.keys, self._store.settings)))
         if not cleared and not missing_ok:
             raise SessionNotFound("cannot clear: there is no such session", self._calls.keys.session_id)
         return cleared
@@ -69,7 +64,7 @@ class Remover:
         while forgotten is None:
             view = await self._editor.view("forget")
             work = Forgetting(self._store, self._calls, self._run, view, wanted).forget()
-            forgotten = await self._editor.run_owned(view.fields.get(layout.OWNER), work)
+            forgotten = await self._editor.run_edit(work)
         return forgotten
 
     def _run(self, call: Call[T]) -> Coroutine[Any, Any, T]:

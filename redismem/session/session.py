@@ -239,9 +239,9 @@ class Session:
                 8, or with a budget as many as fit.
             max_tokens: The token budget of the messages, each as long as the line in which a turn quotes it, and of
                 the headings of their days. `None` means no budget. A budget finds all that its half finds.
-            scope: `"owner"` searches all conversations of the handle's owner, by words and days: their originals, and
-                the windows of those without activity for a while, but not this session's window. The messages come by
-                session, and `Message.session_id` names it.
+            scope: `"owner"` searches all conversations of the handle's owner, by words and days: their originals and
+                their windows, but not this session's window. The messages come by session, and `Message.session_id`
+                names it.
 
         Raises:
             InvalidSessionId: `scope` is `"owner"`, and the handle has no owner.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 from collections.abc import Awaitable, Coroutine
@@ -11,17 +10,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redismem.context.info import Health
-from redismem.errors import CorruptSession, RedismemError, StoreUnavailable
+from redismem.errors import CorruptSession, StoreUnavailable
 from redismem.events import Op, facts
 from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import Sender, now_ms, session_hash
 from redismem.protocol.keys import Keys
-from redismem.protocol.layout import OWNER
 from redismem.protocol.namespace import calls as namespace_calls
-from redismem.protocol.owner import calls as owner_calls
-from redismem.protocol.owners import is_owner_field
 from redismem.protocol.quarantine import look, of_session, set_aside
 from redismem.protocol.queue.calls import QueueCalls
 from redismem.protocol.server_errors import ConnectionLost, ServerError
@@ -287,11 +283,6 @@ class Store:
             op="quarantine", session=session, namespace=self.keys.namespace, error=type(corrupt).__name__
         )
         log.error("session %s: put into quarantine and started afresh: %s", session, corrupt.text, extra=log_fields)
-        owner = seen.fields.get(OWNER)
-        if owner is not None and is_owner_field(owner):  # the index of the owner must not keep words of the session
-            index = owner_calls.owner_keys(self.keys, owner.partition(b" ")[2].decode())
-            with contextlib.suppress(RedismemError):
-                await self.send(owner_calls.change(index, self.clock), begun_s=begun_s)
 
     def _transmit(self, call: Call[Any], timeout_s: float) -> Awaitable[list[Any]]:
         if call.sends is not None:

@@ -14,14 +14,11 @@ from redismem.protocol import layout
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys, ShardKeys, is_session_id
 from redismem.protocol.layout import NONE, EvictionReason
-from redismem.protocol.namespace.traces import owner_and_epoch
 from redismem.protocol.owners import decode_owner
 from redismem.protocol.policy import decode_policy
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue import depths
-from redismem.protocol.queue.calls import QueueCalls
-from redismem.protocol.session.edits import View, window
-from redismem.recall.owner.upkeep import change_owned
+from redismem.protocol.session.edits import window
 from redismem.record.sweeping import RecordSweep
 from redismem.session.session import Session
 from redismem.store.store import Store
@@ -221,8 +218,7 @@ class Eviction:
         if not await self._store.run(calls.claim_eviction(), quarantine=True):
             return False
         if self._on_evict is None:
-            field, _ = await self._store.run(owner_and_epoch(calls.keys))
-            return await self._remove(calls, None, decode_owner(field))
+            return await self._store.run(calls.evict(None), quarantine=True)
         session_calls = self._store.session_calls(session_id)
         session = Session(self._store, session_calls)
         transcript = await self._store.run(window(session_calls), quarantine=True)
@@ -237,11 +233,7 @@ class Eviction:
         lease_s = self._store.settings.lease_s
         late = RedismemError(f"on_evict did not end within {lease_s:g} s")
         await run_callback_within(lease_s, late, partial(self._on_evict, session_id, context))
-        return await self._remove(calls, transcript, context.owner)
-
-    async def _remove(self, calls: QueueCalls, transcript: View | None, owner: str | None) -> bool:
-        work = self._store.run(calls.evict(transcript), quarantine=transcript is None)
-        return await (work if owner is None else change_owned(self._store, owner, calls.keys.session_id, work))
+        return await self._store.run(calls.evict(transcript))
 
     async def sweep(self) -> tuple[int, int]:
         """Check a few sessions and records of every shard.

@@ -31,9 +31,7 @@ from redismem.workers import strategies
 from redismem.workers.archive import OnEvict, validate_on_evict
 from redismem.workers.eviction import Eviction
 from redismem.workers.failures import log_failure
-from redismem.workers.idle_windows import IdleWindows
 from redismem.workers.leadership import Leadership
-from redismem.workers.owner_indexes import OwnerChecks
 from redismem.workers.project_extraction import ExtractionWorker
 from redismem.workers.strategies import Strategy, provider_of
 from redismem.workers.summaries import Worker
@@ -91,7 +89,6 @@ class Scheduler:
         self.eviction = Eviction(
             store, on_evict if self.extraction is None else self.extraction.wrap_on_evict(on_evict)
         )
-        self.owner_checks, self.idle_windows = OwnerChecks(store), IdleWindows(store)
         self._settings = store.settings
         self._store = store
         self._stop_s, self._stopping = stop_s, False
@@ -182,9 +179,6 @@ class Scheduler:
                 self._start_unless_running("idle", self.eviction.queue_idle, self._evictions)
             if count % max(1, round(self._settings.live_lease_s / 4 / self._settings.tick_s)) == 0:
                 self._start_unless_running("turns", partial(end_dead_turns, self._store))
-            if for_idle:
-                self._start_unless_running("owners", self.owner_checks.check_due, self._evictions)
-                self._start_unless_running("windows", self.idle_windows.index, self._evictions)
             if count % _SWEEP_TICKS == 0:
                 self._start_unless_running("sweep", self.eviction.sweep)
                 self._start_unless_running("dictionaries", self._drop_dictionaries)
@@ -230,7 +224,7 @@ class Scheduler:
         If this call is cancelled, it cancels the work at once.
         """
         self._stopping = True
-        for each in (self.eviction, self.owner_checks, self.idle_windows, self.worker, self.extraction):
+        for each in (self.eviction, self.worker, self.extraction):
             if each is not None:
                 each.stop()
         async with AsyncExitStack() as steps:

@@ -16,12 +16,10 @@ from collections import Counter, deque
 
 from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError
 from redismem.events import Op, facts
-from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.layout import CommitOutcome, ReleaseOutcome
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue.calls import Job, QueueCalls
-from redismem.recall.owner.upkeep import OwnerIndex, do_logged
 from redismem.store.store import Store
 from redismem.workers.dictionaries import Trainer
 from redismem.workers.failures import OtherLayouts, log_failure, reason_of
@@ -234,7 +232,7 @@ class Worker:
         commit = calls.commit(
             job, todo.covered, summary, todo.folded, originals, pack_sketch(job, sketch, todo.covered)
         )
-        outcome = await self._commit(job, commit, calls.keys.session_id, is_searchable=bool(originals))
+        outcome = await self._store.run(commit, quarantine=True)
         if self._vector_writer is not None and originals:
             self._vector_writer.note(calls.keys.session_id)
         self._log_commit(calls, todo, outcome, started_s)
@@ -242,20 +240,6 @@ class Worker:
             # Pruned in the meantime: the rest may still be too long.
             await self._release(calls, job, 0)
         return SummaryOutcome.OK if outcome is CommitOutcome.ALREADY else SummaryOutcome(outcome)
-
-    async def _commit(
-        self, job: Job, commit: Call[CommitOutcome], session_id: str, *, is_searchable: bool
-    ) -> CommitOutcome:
-        """Commit a summary, and update the index of the session's owner. See `OwnerIndex` for a death in between."""
-        if job.owner is None:
-            return await self._store.run(commit, quarantine=True)
-        index = OwnerIndex(self._store, job.owner)
-        if is_searchable:
-            await do_logged(session_id, index.announce(session_id, job.context.epoch, job.now_ms))
-        outcome = await self._store.run(commit, quarantine=True)
-        # Also after a refusal: the person may have been forgotten before the announcement.
-        await do_logged(session_id, index.update(session_id))
-        return outcome
 
     def _log_commit(self, calls: QueueCalls, todo: Plan, outcome: CommitOutcome, started_s: float) -> None:
         known = facts(

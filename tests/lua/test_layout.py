@@ -25,9 +25,7 @@ from redismem.protocol.session import append_ids
 ROOT = Path(__file__).parents[2]
 ROOMS = ("protocol", "inspection")
 # What projects, records and owners store has a layout of its own: test_project_layout.py, test_record_layout.py.
-OF_OTHERS = {
-    path.stem for room in ("project", "record", "owner", "quarantine") for path in (ROOT / "lua" / room).iterdir()
-}
+OF_OTHERS = {path.stem for room in ("project", "record", "quarantine") for path in (ROOT / "lua" / room).iterdir()}
 WORDS_OF_OTHERS = {"VERSION", "NAME", "FORMAT", "WIDE", "LIVE"}
 DECODING = ("replies", "invariants", "check", "keys", "queue/calls", "session/calls", "live/calls")
 

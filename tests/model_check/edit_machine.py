@@ -117,7 +117,7 @@ class EditMachine(Machine):
             with pytest.raises(TooLarge):
                 self.run_call(call)
             return
-        receipt = self.run_owned(name, call)
+        receipt = self.run_call(call)
         self.same("rewrite", receipt is not None, expected is not False)
         assert receipt == (expected or None)
         if again and expected:
@@ -207,7 +207,7 @@ class EditMachine(Machine):
             with pytest.raises(TooLarge):
                 self.run_call(call)
             return
-        self.same(what, bool(self.run_owned(name, call)), expected)
+        self.same(what, bool(self.run_call(call)), expected)
         if again and expected:
             self.agrees()
             if len(self.model.sessions[name].window) < SETTINGS.max_window_count:

@@ -17,7 +17,6 @@ from redismem import Conflict, InvalidMessage, Policy, Receipt, TooLarge
 from redismem.concurrency.run_sync import run_without_loop
 from redismem.context.context import Context
 from redismem.protocol.call import Call
-from redismem.protocol.owners import encode_owner
 from redismem.protocol.policy import encode_policy
 from redismem.protocol.server_errors import ServerError
 from redismem.protocol.session import edits, leaving
@@ -199,7 +198,7 @@ class Machine(Steps):
         if going:
             decode = partial(leaving.decode_pruned, going)
             call = edits.edit(self.calls[name], view, leaving.prune(view, going), decode)
-            dropped = self.run_owned(name, call)
+            dropped = self.run_call(call)
             count = leaving.plan_leaving(context, view.elements, going).next_seq - context.first_seq
             newest_gone = entry_at(context, context.first_seq + count - 1)
             number = next(self.numbers)
@@ -222,11 +221,7 @@ class Machine(Steps):
         session, keys = self.model.sessions.get(name), self.calls[name].keys
         call = clear(keys, SETTINGS)
         cleared = self.run_call(call)
-        if session is not None and session.owner is not None:
-            self.same("clear, asked", cleared, (encode_owner(session.owner), session.epoch))
-            cleared = self.run_owned(name, clear_life(keys, session.epoch))
-        else:
-            self.clears.append((call, name, None if session is None else session.life, cleared))
+        self.clears.append((call, name, None if session is None else session.life, cleared))
         self.same("clear", cleared, self.model.remove(name, None if session is None else session.life))
 
     @precondition(lambda self: self.clears)
@@ -242,4 +237,4 @@ class Machine(Steps):
     def clear_late(self, place: int) -> None:
         name, life, _, view = newest(self.views, place)
         call = clear_life(self.calls[name].keys, view.context.epoch)
-        self.same("late clear", self.run_owned(name, call), self.model.remove(name, life))
+        self.same("late clear", self.run_call(call), self.model.remove(name, life))

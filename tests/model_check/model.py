@@ -32,10 +32,8 @@ class Model:
     """The stored pause of each paused provider."""
     owners: dict[str, str] = field(default_factory=dict)
     """The owners of the sessions' next lives."""
-    removed: set[str] = field(default_factory=set)
-    """The epochs of sessions that were cleared or evicted, and did not just expire."""
     quarantined: set[tuple[str, int]] = field(default_factory=set)
-    """The epochs and numbers of blocks that were quarantined. The index of an owner may still have them."""
+    """The epochs and numbers of blocks that were quarantined. A process may still know their words."""
 
     def _leave(self, name: str, *indexes: str) -> None:
         for index in indexes:
@@ -384,7 +382,6 @@ class Model:
         session = self.sessions.get(name)
         if (None if session is None else session.life) != life:
             return False
-        self.removed |= set() if session is None else {session.epoch}
         self._leave(name, *INDEXES)
         left = self.originals.pop(name, None) is not None
         return self.sessions.pop(name, None) is not None or left

@@ -211,7 +211,6 @@ def corrupted(machine: WorkMachine, name: str, how: str, by_worker: bool) -> Non
         context = run_without_loop(machine.store.run(calls.append_and_read([{"role": "user"}]), quarantine=True))
         assert context.total_messages == 1
     machine.model.remove(name, session.life)
-    machine.model.removed.discard(session.epoch)  # no caller updates the index of the owner: the next check does
     if not by_worker:
         machine.run_call(clear_life(calls.keys, context.epoch))
     assert not machine.run_call(calls.exists())

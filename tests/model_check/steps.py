@@ -30,7 +30,6 @@ from redismem.protocol.queue.calls import Job
 from redismem.protocol.session.clear import clear_life
 from redismem.protocol.session.edits import View
 from redismem.protocol.session.leaving import plan_leaving
-from redismem.recall.owner.upkeep import OwnerIndex, change_owned
 from redismem.store.store import Store
 from redismem.transport.lane.blocking import BlockingLane
 from redismem.transport.url import Address
@@ -90,7 +89,7 @@ class Steps(RuleBasedStateMachine):
         self.views: list[Seen] = []
         """The sessions as users read them."""
         self.clears: list[tuple[Call[Any], str, int | None, Any]] = []
-        """Clears of sessions without an owner, and their replies."""
+        """Clears, and their replies."""
         self.observed: list[tuple[str, int]] = []
         self.in_hand: list[Seen] = []
         """The sessions as workers claimed them for eviction."""
@@ -98,8 +97,6 @@ class Steps(RuleBasedStateMachine):
         self.fence_count = 0
         self.noted: dict[str, list[bytes]] = {"p": [b""], "q": [b""]}
         """The pauses of each provider that workers have seen."""
-        self.dies = False
-        """True if the next process that changes a session dies before it updates the index of the owner."""
         self.snapshot: tuple[Any, ...] | None = None
         self.restarts_left = self.restarts_limit
         volume["examples"] += 1
@@ -116,18 +113,6 @@ class Steps(RuleBasedStateMachine):
     def run_call(self, call: Call[Any]) -> Any:
         volume["calls"] += 1
         return run_without_loop(self.store.run(call))
-
-    def run_owned(self, name: str, call: Call[Any]) -> Any:
-        """Run a call that changes or removes messages, and keep the index of the session's owner as clients do."""
-        session = self.model.sessions.get(name)
-        if session is None or session.owner is None:
-            return self.run_call(call)
-        if self.dies:
-            self.dies = False
-            run_without_loop(OwnerIndex(self.store, session.owner).note())
-            return self.run_call(call)
-        volume["calls"] += 1
-        return run_without_loop(change_owned(self.store, session.owner, name, self.store.run(call)))
 
     def sent_now(self, call: Call[T]) -> Call[T]:
         """Return the call with the present time, which the server reads itself in production."""
@@ -315,13 +300,9 @@ class Steps(RuleBasedStateMachine):
         originals = original_fields(self.run_call, calls.keys, claim.job, covered) if keep and covered else {}
         sketch = b"words %d" % next(self.numbers) if covered else None
         job = claim.job
-        if job.owner is not None and originals:
-            run_without_loop(OwnerIndex(self.store, job.owner).announce(claim.name, job.context.epoch, self.now))
         outcome: str = self.run_call(calls.commit(job, covered, summary, folded, originals, sketch))
         count = plan_leaving(claim.job.context, claim.job.elements, covered).next_seq - claim.first_seq
         self.same("commit", outcome, self.model.commit(claim, count, folded, summary, keep, self.now, sketch))
-        if job.owner is not None:
-            run_without_loop(OwnerIndex(self.store, job.owner).update(claim.name))
         return outcome
 
     def give_back(
@@ -337,7 +318,7 @@ class Steps(RuleBasedStateMachine):
         """Bring a session of any state into the overdue queue, due now and with too long a window."""
         session = self.model.sessions.get(name)
         if session is not None and (session.queued != "overdue" or len(session.window) > SETTINGS.max_window_count - 3):
-            self.run_owned(name, clear_life(self.calls[name].keys, session.epoch))
+            self.run_call(clear_life(self.calls[name].keys, session.epoch))
             self.model.remove(name, session.life)
         while name not in self.model.sessions or len(self.model.sessions[name].window) <= SETTINGS.threshold:
             self.append_as(name, 3, f"id {next(self.numbers)}")

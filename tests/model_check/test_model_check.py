@@ -94,4 +94,4 @@ def test_no_order_of_events_breaks_the_protocol(server: RedisServer, capsys: pyt
     reached = {f"{script} {outcome}" for script, outcomes in OUTCOMES.items() for outcome in outcomes}
     assert reached <= set(volume), "every outcome must occur"
     assert volume["restarts"]
-    assert volume["owner checks"]
+    assert volume["owner recalls"]

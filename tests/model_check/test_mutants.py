@@ -5,7 +5,6 @@ support/mutants.py pins a fault to its line.
 Some faults are not here, since no run can tell them from the intact scripts. Two are a second line behind the fence:
 commit without `window_count < count`: if fence, epoch and first_seq are as claimed, the window has only grown.
 commit without the check of the summaries it folds: under the same fence no other worker can have folded them.
-Two only cost more: index_owner without `soon_ms` checks sooner, and without `due <= now` each note writes.
 """
 
 from __future__ import annotations
@@ -181,7 +180,6 @@ MUTANTS = [
     Mutant("clear", "a newer session", "epoch"),
     Mutant("clear", "a newer session if it is resent", "sent again", r"noted or ", ""),
     Mutant("clear", "remembers nothing", "noted"),
-    Mutant("clear", "a session with an owner at once", "owned"),
     Mutant("clear", "leaves the queues", "all", *FIRST_OF_ALL),
     Mutant("set_aside", "leaves the queues", "not listed", r"do .* end", "do end"),
     Mutant("append", "an old lease shadows the new session", "unqueued"),
@@ -203,35 +201,6 @@ MUTANTS = [
     Mutant("append", "what was sent again counts as a duplicate", "sent again", r"fresh >= '2'", "false"),
     Mutant("append", "no call's duplicate", "sent again", r" and .*", ""),
     Mutant("append", "some of the last 16 are forgotten", "the last 16", r"-192", "-60"),
-    Mutant("index_owner", "what is gone stays", "dropped"),
-    Mutant("index_owner", "never has an entry", "set"),
-    Mutant("index_owner", "goes when its first entry comes", "no entries", r" and .* then", " then"),
-    Mutant("index_owner", "goes while it has entries", "no entries", r"redis\.call.*? and ", ""),
-    Mutant("index_owner", "stays without entries", "no entries", *NEVER),
-    Mutant("index_owner", "is empty, and stays", "empty"),
-    Mutant("index_owner", "is gone, and is checked", "gone"),
-    Mutant("index_owner", "changes, and keeps its version", "changed", r", version\)", ", 1)"),
-    Mutant("index_owner", "has no version", "changed"),
-    Mutant("index_owner", "is checked again and again", "as it was found", *NEVER),
-    Mutant(
-        "index_owner",
-        "is checked, and no change in between",
-        "as it was found",
-        r"due == .*\(seen_ms\)",
-        "seen_ms ~= '-'",
-    ),
-    Mutant("index_owner", "stays due", "checked"),
-    Mutant("index_owner", "is checked late", "sooner", r" or .* then", " then"),
-    Mutant("index_owner", "each change puts off the check", "sooner", r"not due .* then", "true then"),
-    Mutant("index_owner", "is never checked", "to check"),
-    Mutant("index_owner", "a note during a check is lost", "a note", *NEVER),
-    Mutant("index_owner", "a note during a check is not seen", "noted during a check", r" - 1", ""),
-    Mutant("index_owner", "each update is followed by a second check", "a note", r" and .* then", " then"),
-    Mutant(
-        "index_owner", "lives as long as the session updated last", "longer", r"if .* then", "if expires_ms ~= '0' then"
-    ),
-    Mutant("index_owner", "expires before its sessions", "longer", *NEVER),
-    Mutant("index_owner", "never expires", "expiry"),
 ]
 
 

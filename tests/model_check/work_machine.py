@@ -196,7 +196,7 @@ class WorkMachine(EditMachine):
     @rule(place=places)
     def evict(self, place: int) -> None:
         name, _, number, view = newest(self.in_hand, place)
-        evicted = self.run_owned(name, self.queue_calls[name].evict(view))
+        evicted = self.run_call(self.queue_calls[name].evict(view))
         self.same("evict", evicted, self.model.evict(name, number))
 
     # The store itself.

@@ -16,7 +16,6 @@ from redismem.inspection.loading import load_scripts, scripts_count
 from redismem.inspection.servers import drop_keys
 from redismem.protocol import scripts
 from redismem.protocol.call import Call
-from redismem.recall.owner.upkeep import OwnerIndex
 
 
 async def test_the_doctor_reports_each_node(cluster_servers: ClusterServers, namespace: str) -> None:
@@ -55,7 +54,6 @@ async def test_conversations_of_an_owner_are_found_on_every_node(
         async with Memory.connect(cluster_servers.url, namespace=namespace, settings=caller.store.settings) as memory:
             for name in names:
                 await memory.session(name, owner="ann").append({"role": "user", "content": "The hinge broke."})
-                await OwnerIndex(memory.store, "ann").update(name, with_window=True)
             found = await memory.session("new", owner="ann").recall("hinge", scope="owner")
             assert sorted(str(message.session_id) for message in found) == sorted(names)
             assert len(names) == 3

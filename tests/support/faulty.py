@@ -33,19 +33,22 @@ RECALL_FAILURES = [StoreUnavailable("away", None, "away"), UnsupportedFormat("a 
 
 @contextlib.contextmanager
 def fail_after_first_call(transport: Any, failure: Exception) -> Iterator[None]:
-    """Let every call but the first one fail."""
-    run, count = transport.run, itertools.count(1)
+    """Let every call but the first one fail, and each one of independent commands."""
+    run, run_independent, count = transport.run, transport.run_independent, itertools.count(1)
 
     def once(*given: Any, **named: Any) -> Any:
         if next(count) > 1:
             raise failure
         return run(*given, **named)
 
-    transport.run = once
+    def never(*given: Any, **named: Any) -> Any:
+        raise failure
+
+    transport.run, transport.run_independent = once, never
     try:
         yield
     finally:
-        transport.run = run
+        transport.run, transport.run_independent = run, run_independent
 
 
 class Faulty(RedisPy):

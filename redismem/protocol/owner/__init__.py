@@ -1,1 +1,1 @@
-"""The index of an owner: signatures of the blocks of all sessions that one person has."""
+"""The sessions of one owner, as recall over all of them reads them."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from redismem.events import Op
 from redismem.protocol.call import Call, script_call
 from redismem.protocol.clears import WHICHEVER, new_note, noted_ms
@@ -11,29 +9,15 @@ from redismem.protocol.keys import SessionKeys
 from redismem.settings.settings import Settings
 
 
-class OwnedLife(NamedTuple):
-    """The field `owner` of a session that has an owner, and its epoch."""
-
-    owner: bytes
-    epoch: str
-
-
-def clear(keys: SessionKeys, settings: Settings) -> Call[bool | OwnedLife]:
-    """Build a call that removes a session. If it has an owner, it is left, and the call returns its life.
+def clear(keys: SessionKeys, settings: Settings) -> Call[bool]:
+    """Build a call that removes a session.
 
     Decoding raises:
         OwnerMismatch: the session has another owner than the keys name, or none.
     """
-
-    def decode(reply: Any) -> bool | OwnedLife:
-        if isinstance(reply, int):
-            return bool(reply)
-        owner, epoch = reply
-        return OwnedLife(owner, epoch.decode("utf-8", "replace"))
-
     note = new_note(keys.shard.active.removesuffix(b":active"))
     named = {"cleared": note, "epoch": WHICHEVER, "noted_ms": noted_ms(settings)}
-    return script_call(Op.CLEAR, keys, decode, named)
+    return script_call(Op.CLEAR, keys, bool, named)
 
 
 def clear_life(keys: SessionKeys, epoch: str) -> Call[bool]:

@@ -1,1 +1,1 @@
-"""Search all conversations of one owner, by an index of their blocks."""
+"""Search all conversations of one owner, by an index that each process makes of the sessions."""

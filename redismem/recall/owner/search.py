@@ -1,50 +1,48 @@
-"""Recall over all conversations of an owner: one search in the index of the owner, which quotes messages of several.
+"""Recall over all conversations of an owner: one search in an index of all of them, which quotes messages of several.
 
-The index is read at the same time as a turn appends, then the best blocks, each from its session. So a turn takes one
-more round trip, and a second one where the index is cached and has changed since. A block is skipped if its session
-has begun anew or is gone, and a worker then checks the index.
+`OwnerLoader` reads the index at the same time as a turn appends. Then the best blocks are read, unless they are cached.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import partial
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart, run_both
 from redismem.context.context import Context
-from redismem.errors import CorruptSession, InvalidSessionId, RedismemError, StoreUnavailable, UnsupportedFormat
-from redismem.events import Op, facts
+from redismem.errors import CorruptSession, RedismemError, StoreUnavailable, UnsupportedFormat
+from redismem.events import facts
 from redismem.formats.recalled import OWNER_FRAME_TOKENS, SESSION_TOKENS
 from redismem.formats.tool_groups import CallIds
 from redismem.messages.decoding import StoredMessages
 from redismem.messages.message import FoundMessage, Message
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import BLOCK_COUNT, first_seq_of
+from redismem.originals.blocks import BLOCK_COUNT, unpacked_bytes
+from redismem.originals.dictionaries import Dictionaries
 from redismem.protocol.call import Call
 from redismem.protocol.clock import local_day
 from redismem.protocol.ids import session_hash
 from redismem.protocol.owner import calls
-from redismem.protocol.owner.entries import VERSION_FIELD
-from redismem.protocol.session.page_reads import PageRange
-from redismem.protocol.session.pages import MessagePage, Window
+from redismem.protocol.owner.calls import Asked, Contained, decode_state
+from redismem.protocol.owners import encode_owner
+from redismem.protocol.session.pages import Block
 from redismem.recall import HITS_LIMIT
 from redismem.recall.bm25 import Ranking, lift_neighbours, rank, select_blocks
 from redismem.recall.cache import RecallCache
 from redismem.recall.cached import Contents
 from redismem.recall.originals import Originals
-from redismem.recall.owner.cached import BlockRef, CachedOwner
-from redismem.recall.owner.upkeep import OwnerIndex, do_logged
-from redismem.recall.recall import leave_out
+from redismem.recall.owner.cached import BlockRef, CachedOwner, OwnedSession
+from redismem.recall.owner.loading import OwnerLoader
+from redismem.recall.recall import decode_contents, leave_out, make_contents
 from redismem.recall.selection import Size, choose, count_hits, group_calls
 from redismem.store.dictionaries import load_dictionaries
-from redismem.store.pages import read_page
 from redismem.store.store import Store
 
 log = logging.getLogger("redismem")
 
 _NO_SEQ = 1 << 62
+_ATTEMPTS_LIMIT = 3
 # More than there are days up to the year 9999, so a session and a day make one number.
 _DAYS_COUNT = 10_000_000
 
@@ -58,9 +56,7 @@ class OwnerRecall:
         self._owner = owner
         self._session_id = session_id
         self._query = query
-        self._keys = calls.owner_keys(store.keys, owner)
         self._today: int | None = None
-        self._stale = False
         self._in_turn = False
 
     async def search(self, limit: int | None = None, max_tokens: int | None = None) -> list[Message]:
@@ -106,18 +102,15 @@ class OwnerRecall:
             return []
 
     async def _load(self) -> CachedOwner:
-        """Return the owner's index, from the cache if it has not changed."""
-        cached = self._cache.get_owner(self._owner)
-        if isinstance(cached, CachedOwner):
-            version = await self._store.run(calls.read_version(self._keys))
-            if version == cached.version:
-                self._cache.put_owner(self._owner, cached)
-                return cached
-        stored = await self._store.run(calls.read_index(self._keys))
-        is_much = sum(map(len, stored.values())) > LARGE_BYTES // 4
-        build = partial(CachedOwner, stored.get(VERSION_FIELD), stored)
-        cached = await run_apart(self._store.transport, build, is_much=is_much)
+        """Return the index of the owner's sessions as they are now."""
+        before = self._cache.get_owner(self._owner)
+        known = before if isinstance(before, CachedOwner) else None
+        cached = await OwnerLoader(self._store, self._owner, self._session_id, known).load()
         self._cache.put_owner(self._owner, cached)
+        if count := cached.unsearched_count:
+            session = session_hash(self._session_id)
+            text = "session %s: %d conversations of its owner were not searched, or in part"
+            log.info(text, session, count, extra=facts(op="recall", session=session, session_count=count))
         return cached
 
     async def _select(
@@ -131,68 +124,100 @@ class OwnerRecall:
         ranking = Ranking(self._query, local_day(self._store.clock) if self._today is None else self._today)
         if not ranking.hashes and ranking.period is None:
             return []
-        postings = cached.postings
-        entries = ranking.entries(postings)
-        is_much = ranking.takes_long(entries, postings)
-
-        def find() -> tuple[Set[int], list[int]]:
-            own = ranking.scores(entries, postings, _NO_SEQ)
-            return own.keys(), rank(lift_neighbours(own))
-
-        matching, hits = await run_apart(self._store.transport, find, is_much=is_much)
-        considered = hits if max_tokens is None else hits[: count_hits(max_tokens)]
-        numbers = [number for number in select_blocks(postings, considered) if number in cached.places]
+        for attempt in range(_ATTEMPTS_LIMIT):
+            postings = cached.postings
+            entries = ranking.entries(postings)
+            is_much = ranking.takes_long(entries, postings)
+            own = cached.sessions.get(self._session_id)
+            stop_seq = before_seq if own is None else min(before_seq, own.state.first_seq)
+            find = partial(_find, ranking, entries, cached, self._session_id, stop_seq)
+            matching, hits = await run_apart(self._store.transport, find, is_much=is_much)
+            considered = hits if max_tokens is None else hits[: count_hits(max_tokens)]
+            places = {n: cached.places[n] for n in select_blocks(postings, considered) if n in cached.places}
+            if await self._read(cached, places.values()) or attempt == _ATTEMPTS_LIMIT - 1:
+                break
+            cached = await self._load()  # a session has changed meanwhile
+        self._cache.put_owner(self._owner, cached)
         found = _Found()
-        for number, contents in (await self._read({n: cached.places[n] for n in numbers}, before_seq)).items():
-            found.add(number, cached.places[number], contents)
-        if self._stale:
-            # Redis may refuse the note while it serves reads, as one that is full does.
-            await do_logged(self._session_id, OwnerIndex(self._store, self._owner).note())
+        for number, place in places.items():
+            session = cached.sessions[place.session_id]
+            stop = stop_seq if place.session_id == self._session_id else _NO_SEQ
+            found.add(number, place, session.state.epoch, session.contents.get(place.number, ()), stop)
         return found.choose(hits, matching, limit, max_tokens, frame_tokens)
 
-    async def _read(self, places: Mapping[int, BlockRef], before_seq: int) -> dict[int, list[Contents]]:
-        """Read these blocks, each from its session, and return the messages that no context of this session shows."""
-        reads = [self._read_block(place, before_seq) for place in places.values()]
-        if self._store.transport.blocks:
-            contents = [await read for read in reads]
-        else:
-            contents = await asyncio.gather(*reads)
-        return dict(zip(places, contents, strict=True))
+    async def _read(self, cached: CachedOwner, places: Iterable[BlockRef]) -> bool:
+        """Read the blocks that are not cached. False means that a session has changed since its state was read."""
+        missing: dict[str, list[int]] = {}
+        for place in places:
+            if place.number not in cached.sessions[place.session_id].contents:
+                missing.setdefault(place.session_id, []).append(place.number)
+        if not missing:
+            return True
+        keys = self._store.keys
+        asked = [
+            Asked(keys.session(name), (), [n for n in numbers if n in cached.sessions[name].state.originals], False)
+            for name, numbers in missing.items()
+        ]
+        asked = [each for each in asked if each.blocks]
+        found = await self._store.run(calls.read_contents(asked)) if asked else []
+        blocks = [block.stored for each in found for block in each.blocks]
+        dictionaries = await load_dictionaries(self._store, blocks)
+        read = {each.keys.session_id: contained for each, contained in zip(asked, found, strict=True)}
+        work = partial(self._decode, cached, missing, read, dictionaries)
+        is_much = sum(map(unpacked_bytes, blocks)) > LARGE_BYTES
+        unreadable = await run_apart(self._store.transport, work, is_much=is_much)
+        for name, some in unreadable.items():
+            await leave_out(Originals(self._store, keys.session(name)), some, in_turn=self._in_turn)
+        return all(self._is_same(cached.sessions[name], contained) for name, contained in read.items())
 
-    async def _read_block(self, place: BlockRef, before_seq: int) -> list[Contents]:
-        first_seq = first_seq_of(place.number)
-        stop_seq = first_seq + BLOCK_COUNT
-        window = Window(place.epoch, stop_seq, stop_seq)  # behind the block, as it probably is
-        try:
-            keys = self._store.keys.session(place.session_id)
-            asked = PageRange(BLOCK_COUNT, stop_seq, True, window)
-            page = await read_page(partial(self._store.run, quarantine=True), keys, asked, Op.RECALL)
-            if page is None or page.epoch != place.epoch:
-                self._stale = True
-                return []
-            page.dictionaries = await load_dictionaries(self._store, (block.stored for block in page.blocks))
-            if place.session_id == self._session_id:
-                stop_seq = min(stop_seq, before_seq, page.originals_stop)
-            work = partial(_decode, page, range(first_seq, stop_seq), self._store.settings.recall_days)
-            contents = await run_apart(self._store.transport, work, is_much=page.unpacked_bytes > LARGE_BYTES)
-        except (Undecodable, InvalidSessionId):
-            self._stale = True
-            return []
-        except CorruptSession:
-            return []  # the next write of that session puts it into quarantine
-        await leave_out(Originals(self._store, keys), page.unreadable, in_turn=self._in_turn)
-        return contents
+    def _is_same(self, session: OwnedSession, contained: Contained) -> bool:
+        now = decode_state(session.state.session_id, encode_owner(self._owner), contained.stored)
+        return now is not None and now.is_as(session.state, with_window=session.has_window)
+
+    def _decode(
+        self,
+        cached: CachedOwner,
+        missing: Mapping[str, Sequence[int]],
+        read: Mapping[str, Contained],
+        dictionaries: Dictionaries,
+    ) -> dict[str, list[Block]]:
+        """Add the messages of these blocks of sessions to the cached ones, and return the blocks that are unreadable.
+
+        Nothing is added of a session that has changed. Raise UnsupportedFormat.
+        """
+        unreadable: dict[str, list[Block]] = {}
+        for name, numbers in missing.items():
+            session = cached.sessions[name]
+            if name in read and not self._is_same(session, read[name]):
+                continue
+            state, with_days = session.state, self._store.settings.recall_days
+            contents: dict[int, list[Contents]] = {number: [] for number in numbers}
+            make = partial(make_contents, state.first_seq, state.epoch, with_days, state.zone)
+            for block in read[name].blocks if name in read else ():
+                try:
+                    decoded, _ = decode_contents(block, numbers, dictionaries, make)
+                except Undecodable:
+                    unreadable.setdefault(name, []).append(block)
+                    contents = {number: each for number, each in contents.items() if number not in block.numbers}
+                    continue
+                for number, each in decoded.items():
+                    contents.setdefault(number, []).append(each)
+            for number, parts in contents.items():
+                if number in session.parts:
+                    first_seq, elements = session.parts[number]
+                    parts.append(Contents(first_seq, elements, state.epoch, with_days=with_days, zone=state.zone))
+                cached.add_contents(BlockRef(name, number), parts)
+        return unreadable
 
 
-def _decode(page: MessagePage, seqs: range, with_days: bool) -> list[Contents]:
-    """Return the messages of a page with these seqs. Raise Undecodable, UnsupportedFormat."""
-    contents: list[Contents] = []
-    for first_seq, elements in page.element_groups():
-        skipped = max(0, seqs.start - first_seq)
-        some = elements[skipped : max(0, seqs.stop - first_seq)]
-        if some:
-            contents.append(Contents(first_seq + skipped, some, page.epoch, with_days=with_days, zone=page.zone))
-    return contents
+def _find(
+    ranking: Ranking, entries: Sequence[Sequence[int]], cached: CachedOwner, session_id: str, stop_seq: int
+) -> tuple[Set[int], list[int]]:
+    """Return the seqs of all matching messages, and of the best ones, best first, without the window that asks."""
+    scores = ranking.scores(entries, cached.postings, _NO_SEQ)
+    for seq in cached.seqs_from(session_id, stop_seq):
+        scores.pop(seq, None)
+    return scores.keys(), rank(lift_neighbours(scores))
 
 
 class _Found:
@@ -200,20 +225,23 @@ class _Found:
 
     def __init__(self) -> None:
         self._sizes: dict[int, Size] = {}
-        self._sources: dict[int, tuple[BlockRef, int, bytes, str | None]] = {}
+        self._sources: dict[int, tuple[str, str, int, bytes, str | None]] = {}
         self._sessions: dict[str, int] = {}
         self._calls: dict[str, dict[int, CallIds]] = {}
 
-    def add(self, number: int, place: BlockRef, contents: Sequence[Contents]) -> None:
-        """Add the messages of a block, which has this number in the numbering of all sessions."""
+    def add(self, number: int, place: BlockRef, epoch: str, contents: Sequence[Contents], stop_seq: int) -> None:
+        """Add the messages before `stop_seq` of a block, which has this number in the numbering of all sessions."""
         shift = (number - place.number) * BLOCK_COUNT
         session = self._sessions.setdefault(place.session_id, len(self._sessions))
         for block in contents:
             for seq, (tokens, day) in block.sizes.items():
-                self._sizes[seq + shift] = tokens, session * _DAYS_COUNT + (day or 0)
-                self._sources[seq + shift] = place, seq, block.elements[seq - block.first_seq], block.zone
-            calls_of = self._calls.setdefault(place.session_id, {})
-            calls_of.update({seq + shift: ids for seq, ids in block.call_ids.items()})
+                if seq < stop_seq:
+                    self._sizes[seq + shift] = tokens, session * _DAYS_COUNT + (day or 0)
+                    element = block.elements[seq - block.first_seq]
+                    self._sources[seq + shift] = place.session_id, epoch, seq, element, block.zone
+            if block.call_ids:
+                calls_of = self._calls.setdefault(place.session_id, {})
+                calls_of.update({seq + shift: ids for seq, ids in block.call_ids.items() if seq < stop_seq})
 
     def choose(
         self, hits: Sequence[int], matching: Set[int], limit: int | None, max_tokens: int | None, frame_tokens: int
@@ -223,8 +251,9 @@ class _Found:
         for ids in self._calls.values():  # equal ids of two sessions are no pair
             together.update(group_calls(dict(sorted(ids.items()))))
         seqs = choose(hits, matching, self._sizes, together, limit, max_tokens, frame_tokens, SESSION_TOKENS)
-        return [self._message(*self._sources[seq]) for seq in seqs]
+        return [_message(*self._sources[seq]) for seq in seqs]
 
-    def _message(self, place: BlockRef, seq: int, element: bytes, zone: str | None) -> Message:
-        (message,) = StoredMessages([element], 0, place.epoch, [seq], zone).messages()
-        return FoundMessage.of(message, place.session_id)
+
+def _message(session_id: str, epoch: str, seq: int, element: bytes, zone: str | None) -> Message:
+    (message,) = StoredMessages([element], 0, epoch, [seq], zone).messages()
+    return FoundMessage.of(message, session_id)

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from time import monotonic
 from typing import Any, TypeVar
 
-from redismem.protocol.session.clear import OwnedLife
 from redismem.store.fallback.backlog import Backlog
 
 T = TypeVar("T")
@@ -25,8 +24,7 @@ async def clear_beside(
     """Send a clear of a session, and hold back the replay of the session meanwhile. Return the value of the clear.
 
     An entry that is being sent might reach Redis after the clear, so it is awaited first, for at most `patience_s`. If
-    the session may still exist, because `send` raises or the session has an owner, all entries stay in the backlog.
-    `lock` guards the backlog.
+    `send` raises, the session may still exist, and all entries stay in the backlog. `lock` guards the backlog.
     """
     with lock:
         waiting = backlog.begin_clear(session_id)
@@ -36,7 +34,7 @@ async def clear_beside(
         while backlog.is_replaying(session_id) and monotonic() < until_s:
             await sleep(_LOOK_S)
         value = await send()
-        is_cleared = not isinstance(value, OwnedLife)
+        is_cleared = True
         return value
     finally:
         with lock:

@@ -88,12 +88,11 @@ async def test_a_resent_clear_that_found_no_session_spares_the_next(lua: Scripts
     assert await lua.read_namespace() == before
 
 
-async def test_a_session_with_an_owner_is_left_to_a_call_with_its_epoch(lua: Scripts) -> None:
+async def test_a_session_with_an_owner_goes_at_once(lua: Scripts) -> None:
     await lua.append("a")
     await lua.raw.hset(lua.key("state"), "owner", "5 ann")
-    before = await lua.read_namespace()
-    assert await lua.run("clear", **WHICHEVER) == [b"5 ann", b"1-ab"]
-    assert await lua.read_namespace() == before
+    assert await lua.run("clear", **WHICHEVER) == 1
+    assert not await lua.raw.exists(lua.key("state"), lua.key("messages"))
 
 
 async def test_a_resent_clear_spares_a_newer_session_with_an_owner(lua: Scripts) -> None:

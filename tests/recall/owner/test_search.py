@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import redis.asyncio
-from support.clock import Clock
 from support.faulty import RECALL_FAILURES, fail_after_first_call
 from support.redis_server import RedisServer
 from support.stores import LONG_DEADLINES, Store
@@ -16,8 +15,6 @@ from support.writers import Echo, call_message, chat_message, result_message
 
 from redismem import InvalidSessionId, Memory, Message, RedismemError
 from redismem.blocking import memory as blocking
-from redismem.protocol.owner.calls import owner_keys
-from redismem.workers.owner_indexes import OwnerChecks
 from redismem.workers.summaries import Worker
 
 ODD = "9:a:1"
@@ -79,26 +76,6 @@ async def test_without_an_owner_it_is_refused_and_nothing_is_written(memory: Mem
     assert not await session.exists()
 
 
-async def test_an_entry_of_another_life_is_skipped_and_goes_at_the_next_check(
-    store: Store, namespace: str, raw: Any
-) -> None:
-    async with open_with(store, namespace) as memory:
-        await tell_all(memory)
-        keys = memory.store.keys.session("a")
-        await raw.delete(keys.state, keys.messages, keys.originals)  # as an expiry does
-        await tell(memory, "a", "bob", "The dog of Bob.")
-        await Worker(memory.store, Echo()).drain()
-        asked = memory.session("new", owner="ann")
-        assert places(await asked.recall("dog", scope="owner")) == []
-        index = owner_keys(memory.store.keys, "ann")
-        assert b"0:a" in await raw.hgetall(index.index)
-        now_ms, due_ms = await memory.server_time_ms(), int(await raw.zscore(index.indexes, "ann"))
-        assert due_ms <= now_ms + 60_000
-        await OwnerChecks(memory.store).check("ann", due_ms, now_ms)
-        assert set(await raw.hgetall(index.index)) == {b"version", b"0:9:a:1"}
-        assert places(await asked.recall("dog Lisbon", 1, scope="owner")) == [(ODD, 1), (ODD, 2)]
-
-
 async def test_calls_of_two_sessions_with_equal_ids_are_no_pair(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
         for session_id, word in (("a", "zebra"), ("b", "walrus")):
@@ -123,25 +100,18 @@ async def test_a_failing_recall_costs_the_turn_nothing_else(
         assert "recall failed, the turn goes on without it" in caplog.text
 
 
-async def test_a_full_redis_serves_a_search_that_meets_a_session_that_is_gone(
-    redis_server: RedisServer, namespace: str, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_full_redis_serves_a_search(redis_server: RedisServer, namespace: str) -> None:
     async with (
         redis.asyncio.Redis(port=redis_server.port) as admin,
-        Memory.connect(redis_server.url, namespace=namespace, settings=LONG_DEADLINES, clock=clock) as memory,
+        Memory.connect(redis_server.url, namespace=namespace, settings=LONG_DEADLINES) as memory,
     ):
         await tell_all(memory)
-        keys = memory.store.keys.session("a")
-        await admin.delete(keys.state, keys.messages, keys.originals)  # as an expiry does
-        clock.now_ms += 61_000
-        asked = memory.session("new", owner="ann")
         await admin.config_set("maxmemory", 1)
         try:
-            found = await asked.recall("dog Lisbon", 2, scope="owner")
+            found = await memory.session("new", owner="ann").recall("dog Lisbon", 2, scope="owner")
         finally:
             await admin.config_set("maxmemory", 0)
-        assert places(found) == [(ODD, 1), (ODD, 2)]
-        assert "its owner's index is not updated yet" in caplog.text
+        assert places(found) == [("a", 1), ("a", 2), (ODD, 1), (ODD, 2)]
 
 
 def test_the_blocking_memory_recalls_from_them_too(namespace: str) -> None:
@@ -151,3 +121,9 @@ def test_the_blocking_memory_recalls_from_them_too(namespace: str) -> None:
         context = session.append_and_read(chat_message(1, "dog"), recall=100, recall_scope="owner")
         assert context.recalled == []
         assert session.recall("dog", scope="owner") == []
+        new = memory.session("new", owner="ann")
+        assert ("a", 40) in places(new.recall("dog", scope="owner"))
+        context = new.append_and_read(chat_message(1, "dog?"), recall=100, recall_scope="owner")
+        assert ("a", 40) in places(context.recalled)
+        session.clear()
+        assert new.recall("dog", scope="owner") == []
