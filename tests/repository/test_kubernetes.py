@@ -13,7 +13,8 @@ from redismem import Settings
 from redismem.cli.app import app
 from redismem.web.api import operations
 
-PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "kubernetes.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "howto" / "kubernetes.md").read_text()
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 MANIFESTS: list[Any] = [found for block in BLOCKS for found in yaml.safe_load_all(block)]
 
@@ -68,6 +69,23 @@ def test_each_deployment_is_selected_and_kept_from_going_all_at_once() -> None:
         assert budgets[name]["spec"]["maxUnavailable"] < deployment["spec"]["replicas"]
     service = manifests_of_kind("Service")["redismem"]["spec"]
     assert service["selector"] == DEPLOYMENTS["redismem"]["spec"]["template"]["metadata"]["labels"]
+
+
+def test_each_pod_is_scraped_by_itself_under_the_job_that_the_alerts_name() -> None:
+    services, monitors = manifests_of_kind("Service"), manifests_of_kind("ServiceMonitor")
+    assert services.keys() == monitors.keys() == DEPLOYMENTS.keys(), "a job has the name of its Service"
+    for name, monitor in monitors.items():
+        (endpoint,) = monitor["spec"]["endpoints"]
+        assert monitor["spec"]["selector"]["matchLabels"] == services[name]["metadata"]["labels"]
+        (port,) = services[name]["spec"]["ports"]
+        _, container = pod(name)
+        assert endpoint["port"] == port["name"]
+        assert port["targetPort"] in {each["name"] for each in container["ports"]}
+        labels = DEPLOYMENTS[name]["spec"]["template"]["metadata"]["labels"]
+        assert services[name]["spec"]["selector"] == labels
+    assert services["redismem-worker"]["spec"]["clusterIP"] == "None"
+    assert "authorization" in monitors["redismem"]["spec"]["endpoints"][0], "/metrics of a server needs a key"
+    assert 'up{job="redismem-worker"}' in (DOCS / "alerts.yml").read_text()
 
 
 def test_what_is_secret_is_a_setting_and_stands_in_the_secret() -> None:

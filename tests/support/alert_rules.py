@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +16,16 @@ from prometheus_client.parser import text_string_to_metric_families
 Labels = Mapping[str, str]
 Sample = tuple[str, Labels, float]
 RULES = Path(__file__).parents[2] / "docs" / "alerts.yml"
-_COMPARED: Mapping[str, Callable[[float, float], bool]] = {">": operator.gt, ">=": operator.ge, "==": operator.eq}
+_COMPARED: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "<": operator.lt,
+}
 _SELECTOR = r"\w+(?:\{[^}]*\})?"
 _EXPRESSION = re.compile(rf"(min|max) by \(([\w, ]+)\) \(({_SELECTOR})(?: / ({_SELECTOR}))?\) (>=|==|>) ([\d.]+)")
+_COUNT = re.compile(rf"count by \((\w+)\) \(({_SELECTOR}) == ([\d.]+)\) < (\d+)")
+_ABSENT = re.compile(rf"absent\(({_SELECTOR})(?: == ([\d.]+))?\)")
 _MATCHER = re.compile(r'(\w+)(=~|!=|=)"([^"]*)"')
 
 
@@ -53,6 +61,14 @@ def evaluate(expression: str, samples: list[Sample]) -> dict[tuple[str, ...], fl
     Raises:
         AssertionError: The expression has a form that docs/alerts.yml did not use so far.
     """
+    if (absent := _ABSENT.fullmatch(expression)) is not None:
+        found = _equal_to(absent[2], select(samples, absent[1]))
+        return {} if found else {(): 1.0}
+    if (counted := _COUNT.fullmatch(expression)) is not None:
+        counts = Counter(
+            dict(labels).get(counted[1], "") for labels in _equal_to(counted[3], select(samples, counted[2]))
+        )
+        return {(group,): float(count) for group, count in counts.items() if count < int(counted[4])}
     match = _EXPRESSION.fullmatch(expression)
     assert match is not None, expression
     how, by, selector, divisor, comparison, number = match.groups()
@@ -65,6 +81,12 @@ def evaluate(expression: str, samples: list[Sample]) -> dict[tuple[str, ...], fl
         group = tuple(dict(labels).get(label.strip(), "") for label in by.split(","))
         groups[group] = value if group not in groups else (min if how == "min" else max)(groups[group], value)
     return {group: value for group, value in groups.items() if _COMPARED[comparison](value, float(number))}
+
+
+def _equal_to(
+    number: str | None, values: dict[frozenset[tuple[str, str]], float]
+) -> dict[frozenset[tuple[str, str]], float]:
+    return {labels: value for labels, value in values.items() if number is None or value == float(number)}
 
 
 def seconds(text: str) -> int:
@@ -80,9 +102,9 @@ class Alerts:
     rules: list[Any] = field(default_factory=lambda: yaml.safe_load(RULES.read_text())["groups"][0]["rules"])
     _since_s: dict[tuple[str, ...], float] = field(default_factory=dict)
 
-    def see(self, now_s: float, text: str | None) -> set[str]:
-        """Evaluate all rules over the scrape of this moment, and return the names of the alerts that fire."""
-        samples, firing, pending = parse_scrape(text), set(), {}
+    def see(self, now_s: float, samples: list[Sample]) -> set[str]:
+        """Evaluate all rules over the samples of this moment, and return the names of the alerts that fire."""
+        firing, pending = set(), {}
         for rule in self.rules:
             for group in evaluate(rule["expr"], samples):
                 key = (rule["alert"], *group)
