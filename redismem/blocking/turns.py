@@ -146,7 +146,7 @@ class Turn:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the metadata of the reply contains, beside `incomplete`."""
+        """Further metadata of the reply, beside `incomplete`."""
         return self._twin.metadata
 
     @metadata.setter

@@ -1,4 +1,4 @@
-"""Who waits for a turn no longer holds nobody up, and whose turn has begun meanwhile leaves it to the next caller."""
+"""Waiting turns: one that gives up holds nobody up, and one that begins as its caller leaves goes to the next."""
 
 from __future__ import annotations
 

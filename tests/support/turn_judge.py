@@ -20,7 +20,7 @@ def numbers_of(text: str, generation: str) -> list[int]:
 
 
 class Copy:
-    """What one listener was told of one turn."""
+    """The events of one turn as one listener was told them."""
 
     def __init__(self, generation: str) -> None:
         self.generation = generation
@@ -75,7 +75,7 @@ class Copy:
 
 
 class Verdict:
-    """What a campaign has shown."""
+    """The result of a campaign."""
 
     def __init__(self, folder: Path) -> None:
         self.violations: list[str] = []

@@ -21,7 +21,7 @@ COUNT, LEASE_S = 100, 0.6
 PATH = "/v1/sessions/s/turns"
 SETTINGS = Settings(threshold=12, recent_limit=4, keep_originals=True, tick_s=0.1, live_lease_s=LEASE_S)
 MODES = {"ok": "ok", "left": "ok", "broken": "break", "refused": "500", "killed": "hang"}
-"""What happens to a turn, and the mode of the model's provider in it."""
+"""The fate of a turn, and the mode of the model's provider in it."""
 FAILED = {"broken": "failed", "refused": "failed", "killed": "lost"}
 
 
