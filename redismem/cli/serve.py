@@ -83,6 +83,9 @@ ProjectName = Annotated[
 AnswerTokens = Annotated[
     int, within(16, 1_000_000, "Limit of an answer of the chat's model in tokens, reasoning included.")
 ]
+RecallTokens = Annotated[
+    int, within(0, 100_000, "Tokens of earlier messages that each answer of the chat recalls; 0 for none.")
+]
 Demo = Annotated[
     bool, flag("Fill the namespace redismem-demo with conversations and a project, and serve that namespace.")
 ]
@@ -107,6 +110,7 @@ class ServeOptions:
     slots: SlotsFile = None
     project: ProjectName = None
     answer_tokens: AnswerTokens = 4_096
+    recall: RecallTokens = 700
     stop_s: StopS = 10
 
 
@@ -238,6 +242,7 @@ def _open_chat(options: ServeOptions, settings: Settings) -> Chat:
         max_tokens=options.answer_tokens,
         project=options.project or (filling.PROJECT if options.demo else None),
         alternate=settings.chat_alternate,
+        recall=options.recall,
     )
 
 

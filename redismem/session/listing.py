@@ -50,8 +50,10 @@ async def list_owned(store: Store, owner: str, limit: int, cursor: str | None, *
     return SessionPage(await _describe(store, page) if newest else entries, following)
 
 
-async def describe(store: Store, page: SessionPage) -> SessionPage:
+async def describe(store: Store, page: SessionPage, owner: str | None = None) -> SessionPage:
     """Return the page with titles and texts. Sessions that have ended, or that cannot be read, have none.
+
+    With an owner, neither have sessions that belong to another one by now.
 
     Raises:
         StoreUnavailable: Redis did not answer in time.
@@ -59,7 +61,7 @@ async def describe(store: Store, page: SessionPage) -> SessionPage:
     keys = [store.keys.session(entry.session_id) for entry in page.sessions if is_session_id(entry.session_id)]
     states = list[Described]()
     for at in range(0, len(keys), STATES_COUNT):
-        read: list[Described] = await store.run(calls.states(keys[at : at + STATES_COUNT], None))
+        read: list[Described] = await store.run(calls.states(keys[at : at + STATES_COUNT], owner))
         states += read
     found = {entry.session_id: entry for entry in await _describe(store, states)}
     named = [replace(found.get(each.session_id, each), active_ms=each.active_ms) for each in page.sessions]

@@ -26,6 +26,7 @@ _PREFIX = "rmk_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _KEY_CHARS = 256
+_RECALL = re.compile(r"/v1/sessions/[^/]+/recall")
 
 
 class Caller(NamedTuple):
@@ -142,4 +143,4 @@ def needed_scope(method: str, path: str) -> str | None:
         return None
     if path == "/metrics" or path.startswith(("/v1/queues", "/v1/dead", "/v1/load", "/v1/doctor")):
         return "admin"
-    return "read" if method in ("GET", "HEAD") or path == SEARCH else "write"
+    return "read" if method in ("GET", "HEAD") or path == SEARCH or _RECALL.fullmatch(path) else "write"

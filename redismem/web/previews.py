@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from redismem.errors import CorruptSession, SessionNotFound, UnsupportedFormat
+from redismem.context.info import SessionEntry, SessionPage
+from redismem.errors import CorruptSession, OwnerMismatch, SessionNotFound, UnsupportedFormat
 from redismem.memory.memory import Memory
 from redismem.messages.message import Message
+from redismem.session.listing import describe
 from redismem.text.plain import pieces
 
 PREVIEW_CHARS = 160
@@ -25,10 +27,26 @@ def preview(message: Message, text: str) -> dict[str, Any]:
     return {"seq": message.seq, "role": role if isinstance(role, str) else "", "text": text}
 
 
-async def newest_of(memory: Memory, session_ids: Sequence[str]) -> list[dict[str, Any] | None]:
+async def titles_of(memory: Memory, rows: Sequence[dict[str, Any]], owner: str) -> list[dict[str, Any]]:
+    """Return the title of each session of an owner, and role and beginning of its last message.
+
+    Raises:
+        StoreUnavailable: Redis does not answer.
+    """
+    entries = [SessionEntry(row["session_id"], row["active_ms"]) for row in rows]
+    page = await describe(memory.store, SessionPage(entries, None), owner)
+    return [
+        {"title": entry.title, "last_role": entry.last_role, "last_text": entry.last_text} for entry in page.sessions
+    ]
+
+
+async def newest_of(
+    memory: Memory, session_ids: Sequence[str], owner: str | None = None
+) -> list[dict[str, Any] | None]:
     """Return a preview of each session's newest message, by a user if the last few messages have one.
 
-    `None` means that there is none, or that the messages read for the sessions before were too large.
+    With an owner, a session that belongs to another one by now has none. `None` means that there is none, or that the
+    messages read for the sessions before were too large.
 
     Raises:
         StoreUnavailable: Redis does not answer.
@@ -39,17 +57,17 @@ async def newest_of(memory: Memory, session_ids: Sequence[str]) -> list[dict[str
         if tokens > _PREVIEW_TOKENS:
             break
         part = session_ids[at : at + _PREVIEWS_TOGETHER]
-        for newest, read_tokens in await asyncio.gather(*(_newest(memory, session_id) for session_id in part)):
+        for newest, read_tokens in await asyncio.gather(*(_newest(memory, each, owner) for each in part)):
             previews.append(newest)
             tokens += read_tokens
     return previews + [None] * (len(session_ids) - len(previews))
 
 
-async def _newest(memory: Memory, session_id: str) -> tuple[dict[str, Any] | None, int]:
+async def _newest(memory: Memory, session_id: str, owner: str | None) -> tuple[dict[str, Any] | None, int]:
     """Return a preview, and the tokens of the messages read for it."""
     try:
-        messages = await memory.session(session_id).messages(_NEWEST_COUNT)
-    except (SessionNotFound, CorruptSession, UnsupportedFormat):
+        messages = await memory.session(session_id, owner=owner).messages(_NEWEST_COUNT)
+    except (SessionNotFound, CorruptSession, UnsupportedFormat, OwnerMismatch):
         return None, 0
     if not messages:
         return None, 0

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from redismem.context.info import SessionEntry, SessionInfo
-from redismem.errors import CorruptSession, SessionNotFound, UnsupportedFormat
+from redismem.errors import CorruptSession, OwnerMismatch, SessionNotFound, UnsupportedFormat
 from redismem.inspection.sessions import infos_of
 from redismem.memory.memory import Memory
 from redismem.messages.message import Message
@@ -93,7 +93,7 @@ async def _matching(
         infos = await infos_of(memory.store, entries)
         rows = [row | {"failing": why} for row, info in zip(rows, infos, strict=True) if (why := _failure(info))]
     if filters.text:
-        hits = await asyncio.gather(*(_find(memory, row["session_id"], filters.text, words) for row in rows))
+        hits = await asyncio.gather(*(_find(memory, row["session_id"], filters, words) for row in rows))
         rows = [row | {"match": hit} for row, hit in zip(rows, hits, strict=True) if hit is not None]
     return rows
 
@@ -105,16 +105,19 @@ def _failure(info: SessionInfo | str) -> str | None:
     return info.failure or ("dead" if info.queued == "dead" else None)
 
 
-async def _find(memory: Memory, session_id: str, query: str, words: frozenset[str]) -> dict[str, Any] | None:
+async def _find(memory: Memory, session_id: str, filters: Filters, words: frozenset[str]) -> dict[str, Any] | None:
     """Return a preview of the newest message that contains all these words: of the window, else of the originals."""
     if not words:
         return None
     try:
-        window = await memory.session(session_id).messages(_WINDOW_COUNT)
+        session = memory.session(session_id, owner=filters.owner)
+        window = await session.messages(_WINDOW_COUNT)
         hit = await _newest_with(window, words)
         if hit is None:
-            hit = await _newest_with(await search_by_words(memory.store, session_id, query, _HITS_COUNT), words)
-    except (SessionNotFound, CorruptSession, UnsupportedFormat):
+            found = await search_by_words(memory.store, session_id, filters.text, _HITS_COUNT)
+            await session.exists()  # it may have begun anew meanwhile, for another owner
+            hit = await _newest_with(found, words)
+    except (SessionNotFound, CorruptSession, UnsupportedFormat, OwnerMismatch):
         return None
     return hit
 

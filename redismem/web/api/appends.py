@@ -14,6 +14,7 @@ from redismem.web.api import schemas
 from redismem.web.http.json import context_document, decode_json, encode_json, receipt_document
 from redismem.web.http.problems import Problem
 from redismem.web.http.queries import check_names
+from redismem.web.http.recalled import recalled_numbers
 from redismem.web.service import Service
 
 PATH = "/v1/sessions/{session_id}/messages"
@@ -21,6 +22,8 @@ _PREFIX, _SUFFIX = PATH.split("{session_id}")
 KEY = b"idempotency-key"
 ETAG = re.compile('"?(?:([0-9]{1,20}-[0-9a-f]{1,64})-)?([0-9]{1,16})(?:-((?:[0-9a-f]{2}){7,10}))?"?')
 _JSON = (b"content-type", b"application/json")
+_NO_RECALL: dict[str, Any] = {}
+_TOKENS = re.compile(r"[0-9]{1,7}")
 
 
 def is_append(path: str) -> bool:
@@ -43,7 +46,7 @@ async def append_messages(
         Problem: The request is malformed, or its Idempotency-Key belongs to another message.
         RedismemError: The append failed.
     """
-    wants_context, owner = _parse_query(query)
+    wants_context, owner, recall = _parse_query(query)
     session = service.session(caller, session_id_of(path[len(_PREFIX) : -len(_SUFFIX)]), owner)
     context: Context | None = None
     messages = decode_json(body)
@@ -52,9 +55,11 @@ async def append_messages(
     options = _options(headers)
     try:
         if wants_context:
-            context = await session.append_and_read(*messages, **options)
+            context = await session.append_and_read(*messages, **recall, **options)
             receipt = context.receipt
             document = context_document(context, hidden=service.hidden_params)
+            if recall:
+                document["recalled"] = recalled_numbers(context.recalled, session.id)
         else:
             receipt = await session.append(*messages, **options)
             document = receipt_document(session.id, receipt)
@@ -89,16 +94,41 @@ def session_id_of(segment: str) -> str:
         raise Problem("bad_session_id", "a session id in a path is percent-encoded UTF-8") from None
 
 
-def _parse_query(query: bytes) -> tuple[bool, str | None]:
-    """Return True if the answer is the context, and the owner that the request names. Raises Problem: invalid."""
+def _parse_query(query: bytes) -> tuple[bool, str | None, dict[str, Any]]:
+    """Return True if the answer is the context, the owner that the request names, and the options of recall.
+
+    Raises Problem: invalid.
+    """
     # Parsing a query takes as long as storing the message, so the common ones are compared whole.
     if not query or query == b"read=true":
-        return bool(query), None
-    fields = check_names(query, ("read", "owner"))
+        return bool(query), None, _NO_RECALL
+    fields = check_names(query, ("read", "owner", "recall", "recall_scope"))
     value = fields.get("read", "false")
     if value not in ("true", "false"):
         raise Problem("invalid", "read is true or false")
-    return value == "true", fields.get("owner")
+    return value == "true", fields.get("owner"), _parse_recall(fields)
+
+
+def _parse_recall(fields: dict[str, str]) -> dict[str, Any]:
+    tokens, scope = fields.get("recall"), fields.get("recall_scope", "session")
+    if tokens is None:
+        if "recall_scope" in fields:
+            raise Problem("invalid", "recall_scope needs recall, a number of tokens")
+        return _NO_RECALL
+    if fields.get("read") != "true":
+        raise Problem("invalid", "recall needs read=true: the messages are part of the context")
+    if not _TOKENS.fullmatch(tokens) or int(tokens) > schemas.RECALL_LIMIT:
+        raise Problem("invalid", f"recall is a number of tokens, 0 to {schemas.RECALL_LIMIT}")
+    if scope not in ("session", "owner"):
+        raise Problem("invalid", "recall_scope is session or owner")
+    check_recall_owner(scope, fields.get("owner"))
+    return {"recall": int(tokens), "recall_scope": scope}
+
+
+def check_recall_owner(scope: str, owner: str | None) -> None:
+    """Raise Problem (invalid) for recall over the conversations of an owner that the request does not name."""
+    if scope == "owner" and owner is None:
+        raise Problem("invalid", "recall over all conversations of an owner needs owner in the query")
 
 
 def _options(headers: dict[bytes, bytes]) -> Any:
@@ -152,12 +182,21 @@ def operation(responses: dict[str, Any]) -> dict[str, Any]:
     ]
     return {
         "summary": "Append one or more messages",
-        "description": "All or nothing. With read=true the answer is the context, read in the same trip to Redis.",
+        "description": (
+            "All or nothing. With read=true the answer is the context, read in the same trip to Redis. `recall` adds "
+            "so many tokens of earlier messages that the new ones are about, also of the owner's other conversations."
+        ),
         "operationId": "append_messages",
         "parameters": [
             {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
             {"name": "read", "in": "query", "schema": {"type": "boolean", "default": False}},
             {"name": "owner", "in": "query", "schema": schemas.OWNER, "description": schemas.OWNER_TEXT},
+            {
+                "name": "recall",
+                "in": "query",
+                "schema": {"type": "integer", "minimum": 0, "maximum": schemas.RECALL_LIMIT},
+            },
+            {"name": "recall_scope", "in": "query", "schema": {"enum": ["session", "owner"], "default": "session"}},
             *({"name": n, "in": "header", "schema": schema, "description": text} for n, schema, text in headers),
         ],
         "requestBody": {

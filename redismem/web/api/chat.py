@@ -15,7 +15,7 @@ from redismem.formats.streams.encoding import frame
 from redismem.messages.zones import find_zone
 from redismem.session.session import Session
 from redismem.web.access import Caller
-from redismem.web.api import schemas
+from redismem.web.api import turn_schemas as schemas
 from redismem.web.api.sessions import TheCaller, TheMemory, TheService, check_owner
 from redismem.web.api.streams import REVOKED, STREAM, EventStream
 from redismem.web.api.turn_streams import OpenTurn, answer_turn, peek, respond, until_end
@@ -40,7 +40,7 @@ async def chat(
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=64, pattern="^[A-Za-z0-9_-]+$")] = None,
     last_event_id: Annotated[str | None, Header(max_length=100)] = None,
 ) -> Response:
-    """Answer a message with a stream of events: start, text, notice, end.
+    """Answer a message with a stream of events: start, recalled, text, notice, end.
 
     With `Last-Event-ID` the stream continues after that event, even if another server began the answer. The answer is
     not generated again. In the format `events` the events are those of `GET /v1/sessions/{id}/turns/current`, which

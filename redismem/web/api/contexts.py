@@ -1,4 +1,4 @@
-"""The routes of a context: for a model, as a request alone, and by its parts."""
+"""The routes of a context: for a model, as a request alone, and by its parts; and recall, which adds to it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from redismem.web.api import schemas
-from redismem.web.api.sessions import TheService, TheSession
+from redismem.web.api.appends import check_recall_owner
+from redismem.web.api.sessions import Owner, TheService, TheSession, check_owner
 from redismem.web.http.json import Format, Json, context_document, indent_json, parts_document, request_document
+from redismem.web.http.recalled import recalled_document
 
-router = APIRouter(prefix="/v1/sessions/{session_id}/context", tags=["sessions"])
+router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["sessions"])
 
 MaxTokens = Annotated[int | None, Query(ge=1, le=1 << 40)]
 Form = Annotated[Format, Query(alias="format")]
 
 
-@router.get("", response_model=schemas.ContextDocument)
+@router.get("/context", response_model=schemas.ContextDocument)
 async def read_context(
     session: TheSession, service: TheService, max_tokens: MaxTokens = None, form: Form = "openai"
 ) -> Response:
@@ -25,14 +27,27 @@ async def read_context(
     return Json(context_document(context, form, service.hidden_params))
 
 
-@router.get("/request", response_model=dict[str, object])
+@router.get("/context/request", response_model=dict[str, object])
 async def read_request(session: TheSession, max_tokens: MaxTokens = None, form: Form = "openai") -> Response:
     """Return the `request` of the context alone, as indented JSON that can be copied into a call of the model."""
     context = await session.read(max_tokens=max_tokens)
     return Response(indent_json(request_document(context, form)), media_type="application/json")
 
 
-@router.get("/parts", response_model=schemas.ContextPartsDocument)
+@router.get("/context/parts", response_model=schemas.ContextPartsDocument)
 async def read_parts(session: TheSession, service: TheService) -> Response:
     """Return the parts of the context with their counts and tokens, and without the messages that are not pinned."""
     return Json(parts_document(await session.read(), service.hidden_params))
+
+
+@router.post("/recall", response_model=schemas.RecallDocument)
+async def recall(session: TheSession, asked: schemas.RecallQuery, owner: Owner = None) -> Response:
+    """Return the old messages that a text is about, which the context has no more. Changes nothing.
+
+    With the scope `owner` they are of all conversations of the owner in the query.
+    """
+    check_recall_owner(asked.scope, owner)
+    await check_owner(session, owner)
+    found = await session.recall(asked.query, max_tokens=asked.max_tokens, scope=asked.scope)
+    await check_owner(session, owner)  # it may have begun anew meanwhile, for another owner
+    return Json(recalled_document(found, session.id))

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, Str
 
 from redismem.messages.zones import find_zone
 from redismem.settings.environment import LONGEST_S
+from redismem.web.chat.chat import RECALL_TOKENS
 
 FAULTS_COUNT = 20
 """The maximum number of faults that the answer to a malformed body lists."""
@@ -21,6 +22,8 @@ def _refuse_unknown_zone(name: str) -> str:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
+RECALL_LIMIT = 1 << 20
+RecallTokens = Annotated[int, Field(ge=0, le=RECALL_LIMIT, strict=True)]
 Zone = Annotated[StrictStr, AfterValidator(_refuse_unknown_zone)]
 ProjectName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
@@ -70,11 +73,15 @@ class NewestMessage(BaseModel):
 class ActiveSession(BaseModel):
     """A session. `newest` is present if the request asked for it; null means that there is no message to show.
 
-    `failing` and `match` are present in a search for them: the reason, and the message with the words.
+    `failing` and `match` are present in a search for them: the reason, and the message with the words. A list of an
+    owner has `title`, set or else the beginning of the first message, and role and beginning of the last message.
     """
 
     session_id: str
     active_ms: int
+    title: str | None = None
+    last_role: str | None = None
+    last_text: str = ""
     newest: NewestMessage | None = None
     failing: str | None = None
     match: NewestMessage | None = None
@@ -91,6 +98,7 @@ class SessionSearch(Taken):
     contains: Annotated[str, Field(max_length=256)] = ""
     text: Annotated[str, Field(max_length=1_000)] = ""
     failing: StrictBool = False
+    owner: Name | None = None
     active_since: Annotated[str, Field(max_length=64)] | None = None
     active_before: Annotated[str, Field(max_length=64)] | None = None
     limit: Annotated[int, Field(ge=1, le=1_000, strict=True)] = 100
@@ -198,16 +206,26 @@ class _ContextHead(BaseModel):
     degraded: bool
 
 
+class RecalledNumbers(BaseModel):
+    """Seq, day and session of each recalled message, and the tokens of all as they are quoted."""
+
+    seqs: list[int]
+    days: list[str]
+    sessions: list[str]
+    tokens: int
+
+
 class ContextDocument(_ContextHead):
     """The context. `request` is the model's input in the requested format, made from the other members.
 
     `degraded` means that Redis was down: the context contains the messages that this server saw last, and the messages
-    that it has accepted since. The seqs are provisional.
+    that it has accepted since. The seqs are provisional. `recalled` is present if an append asked for recall.
     """
 
     format: str
     request: dict[str, Any]
     receipt: ReceiptDocument | None
+    recalled: RecalledNumbers | None = None
 
 
 class MessageDocument(BaseModel):
@@ -217,6 +235,29 @@ class MessageDocument(BaseModel):
     pinned: bool
     message: dict[str, Any]
     beside: dict[str, Any] | None
+
+
+class RecallQuery(Taken):
+    """Text to search for. `max_tokens` limits the messages, each as long as the line in which a turn quotes it.
+
+    `scope` is `session`, or `owner` for all conversations of the owner in the query.
+    """
+
+    query: Annotated[str, Field(max_length=100_000)]
+    max_tokens: RecallTokens = RECALL_TOKENS
+    scope: Literal["session", "owner"] = "session"
+
+
+class RecalledMessage(MessageDocument):
+    session_id: str
+    day: str
+
+
+class RecallDocument(BaseModel):
+    """The messages that match best, by session and seq; and the tokens of all as they are quoted."""
+
+    messages: list[RecalledMessage]
+    tokens: int
 
 
 class PartDocument(BaseModel):
@@ -280,7 +321,7 @@ class MessageList(BaseModel):
 
 class StateChange(Taken):
     """A change of the state. An absent member stays unchanged; null removes the value. A param may have the value null,
-    so `remove_params` removes params.
+    so `remove_params` removes params. `title` is the one that lists show: one line of 1 to 64 bytes.
     """
 
     params: dict[Name, Any] = {}
@@ -289,80 +330,7 @@ class StateChange(Taken):
     last_intent: Any = None
     last_result: Any = None
     plan: Any = None
-
-
-class NewTurn(Taken):
-    """A message to answer: a text, or one or several messages in a model API's format.
-
-    `when_busy` says what happens while another turn of the session runs: `refuse`, `wait` for up to 30 s, or
-    `interrupt` it. `project` adds that project's background, `recall` so many old messages that the question is about.
-    """
-
-    message: (
-        Annotated[str, Field(min_length=1, max_length=100_000)]
-        | dict[str, Any]
-        | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=1_000)]
-    )
-    when_busy: Literal["refuse", "wait", "interrupt"] = "refuse"
-    project: ProjectName | None = None
-    recall: Annotated[int, Field(ge=1, le=100, strict=True)] | None = None
-
-    def payloads(self) -> list[dict[str, Any]]:
-        """Return the messages as dicts."""
-        if isinstance(self.message, str):
-            return [{"role": "user", "content": self.message}]
-        return [self.message] if isinstance(self.message, dict) else self.message
-
-
-class TurnAccepted(BaseModel):
-    """The turn that was begun, or that has this id. Location is its stream."""
-
-    session_id: str
-    turn: str
-
-
-class TurnStop(Taken):
-    """The turn to stop: the running one, or only if it is `turn`. `reason` is stored with its reply."""
-
-    reason: Annotated[str, Field(min_length=1, max_length=40, pattern="^[ -~]*$")] = "stopped"
-    turn: Annotated[str, Field(min_length=1, max_length=256)] | None = None
-
-
-class TurnStopped(BaseModel):
-    stopped: bool
-
-
-class ChatMessage(Taken):
-    """A message for the chat. Without `session_id` it begins a session. `project` adds that project's background.
-
-    A session that the message begins belongs to `owner`; another one is refused if it has another owner, or none. Its
-    days are those of `zone`, an IANA name; a zone that the server does not know counts as UTC. `when_busy` is that of a
-    turn.
-    """
-
-    session_id: Name | None = None
-    zone: Name | None = None
-    message: Annotated[str, Field(min_length=1, max_length=100_000)]
-    when_busy: Literal["refuse", "wait", "interrupt"] = "wait"
-    project: ProjectName | None = None
-    owner: Name | None = None
-
-
-class ChatSession(Taken):
-    """The session of a chat. It is refused if `owner` is named, and is not its owner."""
-
-    session_id: Name
-    owner: Name | None = None
-
-
-class Cleared(BaseModel):
-    """The result of a clear. `cleared` is false if the session did not exist."""
-
-    cleared: bool
-
-
-class Stopped(BaseModel):
-    stopped_count: int
+    title: Annotated[str, Field(min_length=1, max_length=64)] | None = None
 
 
 class ModelName(BaseModel):

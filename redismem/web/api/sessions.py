@@ -93,13 +93,14 @@ async def list_sessions(
     cursor: Annotated[str | None, Query(max_length=2_000)] = None,
     contains: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
     newest: bool = False,
+    owner: Owner = None,
 ) -> Response:
-    """Return the live sessions, most recently active first.
+    """Return the live sessions, most recently active first; with `owner` all those of an owner, with their titles.
 
     `contains` searches the ids of the next few thousand sessions; a cursor continues the search. `newest` adds the
     beginning of each session's newest message, by a user if the last few have one.
     """
-    return await _list_page(memory, searching.Filters(contains or ""), limit, cursor, newest)
+    return await _list_page(memory, searching.Filters(contains or "", owner=owner), limit, cursor, newest)
 
 
 async def _list_page(
@@ -109,8 +110,12 @@ async def _list_page(
         rows, cursor = await searching.search(memory, filters, limit, cursor)
     except ValueError:
         raise Problem("bad_request", "no page gave this cursor") from None
+    owner = filters.owner
+    if owner is not None:
+        titles = await previews.titles_of(memory, rows, owner)
+        rows = [row | title for row, title in zip(rows, titles, strict=True)]
     if newest:
-        newest_of = await previews.newest_of(memory, [row["session_id"] for row in rows])
+        newest_of = await previews.newest_of(memory, [row["session_id"] for row in rows], owner)
         rows = [row | {"newest": preview} for row, preview in zip(rows, newest_of, strict=True)]
     return Json({"sessions": rows, "cursor": cursor})
 
@@ -128,6 +133,7 @@ async def search_sessions(memory: TheMemory, asked: schemas.SessionSearch) -> Re
         asked.failing,
         _parse_ms(asked.active_since, "active_since"),
         _parse_ms(asked.active_before, "active_before"),
+        asked.owner,
     )
     return await _list_page(memory, filters, asked.limit, asked.cursor, asked.newest)
 
@@ -253,7 +259,7 @@ async def change_state(
     """Change the members in the body, all at once. Creates a missing session, which then belongs to `owner`."""
     changes: dict[str, Any] = {
         name: getattr(change, name)
-        for name in ("last_intent", "last_result", "plan")
+        for name in ("last_intent", "last_result", "plan", "title")
         if name in change.model_fields_set
     }
     if "waiting_for_param" in change.model_fields_set:

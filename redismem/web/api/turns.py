@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Response
 
-from redismem.web.api import schemas
+from redismem.web.api import turn_schemas as schemas
 from redismem.web.api.appends import append_id
 from redismem.web.api.sessions import Owner, TheCaller, TheMemory, TheService, TheSession, check_owner
 from redismem.web.api.streams import STREAM

@@ -31,6 +31,7 @@ from redismem.slots import ASKED, Kind, Slots, Step
 from redismem.web.chat import offline
 from redismem.web.chat.prompts import INSTRUCTION, make_prompt
 from redismem.web.http.problems import Problem
+from redismem.web.http.recalled import recalled_numbers
 from redismem.web.metrics.spans import chat_span
 
 log = logging.getLogger("redismem")
@@ -38,6 +39,10 @@ log = logging.getLogger("redismem")
 Event = dict[str, Any]
 Events = AsyncIterator[tuple[str, Event]]
 """The events of a turn, each with its id."""
+RECALL_TOKENS = 700
+"""The tokens of earlier messages that an answer recalls unless the server is told otherwise."""
+RECALLED = "recalled"
+"""The name of the event that says which messages were recalled: numbers and ids, no text."""
 CLEARED = "cleared"
 """The reason of a turn that ended because its session was cleared."""
 MODEL_FAILED = "the model failed"
@@ -78,6 +83,7 @@ class Question:
     when_busy: WhenBusy = "wait"
     project: Background | None = None
     recall: int | None = None
+    """The tokens of earlier messages to recall; `None` means as many as the chat's answers recall."""
     is_stored: bool = False
     """True if it is stored, and its turn begins again: it is looked at for params no more."""
 
@@ -118,6 +124,8 @@ class Chat:
     """The project that every answer gets as background, unless a message names another. `None` means no project."""
     alternate: bool = False
     """True if the model's chat template requires alternating turns, see `Context.to_openai`."""
+    recall: int = RECALL_TOKENS
+    """The tokens of earlier messages that each answer recalls; 0 means none."""
     _answers: dict[asyncio.Task[None], _Answer] = field(default_factory=dict)
 
     hidden_params: frozenset[str] = field(init=False)
@@ -249,12 +257,13 @@ class Chat:
 
     def _turn(self, answer: _Answer, step: Step, **options: Any) -> Turn:
         asked, metadata = answer.asked, {"turn": answer.asked.turn_id}
+        recall = self.recall if asked.recall is None else asked.recall
         payloads = asked.payloads if asked.text in (None, step.text) else [{"role": "user", "content": step.text}]
         turn = answer.session.turn(
             *(Message.restored(payload, {"metadata": metadata}, 0, 0, 0, "") for payload in payloads),
             id=asked.turn_id,
             when_busy=asked.when_busy,
-            recall=asked.recall,
+            recall=recall or None,
             project=asked.project,
             **step.changes,
             **options,
@@ -268,12 +277,15 @@ class Chat:
         return self.slots is not None and bool(self.slots.sensitive)
 
     async def _write_answer(self, turn: Turn, session: Session, step: Step) -> None:
-        """Write notices and the answer. Raises ModelFailed, after a notice."""
+        """Write notices, the numbers of what was recalled, and the answer. Raises ModelFailed, after a notice."""
         context, has_text = turn.context, False
         if context.degraded:
             await turn.write(_notice("degraded"))
         if await _has_failed_summaries(session, context):
             await turn.write(_notice("summary_failed"))
+        if context.recalled:
+            numbers = recalled_numbers(context.recalled, session.id)
+            await turn.write({"type": "data", "name": RECALLED, "data": numbers})
         try:
             async with contextlib.aclosing(self._pieces(context, step)) as pieces:
                 async for piece in pieces:

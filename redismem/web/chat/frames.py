@@ -1,4 +1,4 @@
-"""The stream of `POST /api/chat`: start, text, notice, end. Its ids count the characters of the answer."""
+"""The stream of `POST /api/chat`: start, recalled, text, notice, end. Its ids count the characters of the answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from redismem.errors import RedismemError
 from redismem.formats.streams.encoding import frame
 from redismem.session.session import Session
-from redismem.web.chat.chat import CLEARED, MODEL_FAILED, NOT_TAKEN, Events
+from redismem.web.chat.chat import CLEARED, MODEL_FAILED, NOT_TAKEN, RECALLED, Events
 
 _NOTICES = {
     CLEARED: "This conversation was cleared meanwhile, so this answer is not stored.",
@@ -35,6 +35,8 @@ async def chat_frames(session: Session, turn_id: str, events: Events, offset: in
                     offset = at
             case "reset":
                 at = 0
+            case "data" if event["name"] == RECALLED:
+                yield frame(event["data"], RECALLED)
             case "notice":
                 yield frame({"code": event["code"], "text": event["text"]}, "notice")
             case "end":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from redismem.context.context import Context
 from redismem.messages.message import Message
@@ -72,7 +72,8 @@ def _sentences(context: Context) -> Iterator[tuple[str, str]]:
     for summary in context.summaries[-1:]:
         for sentence in split_sentences(summary.text[:_READ_CHARS]):
             yield "The summary says", sentence
-    for message in islice(context.messages, max(0, len(context.messages) - _READ_COUNT), len(context.messages) - 1):
+    window = islice(context.messages, max(0, len(context.messages) - _READ_COUNT), len(context.messages) - 1)
+    for message in chain(context.recalled, window):
         if isinstance(message.content, str) and message.role in _SPEAKERS and not _is_answer(message):
             for sentence in split_sentences(message.content[:_READ_CHARS]):
                 yield _SPEAKERS[message.role], sentence

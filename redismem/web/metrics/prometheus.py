@@ -36,6 +36,7 @@ _SESSION_ROUTES = frozenset(
         "/prune",
         "/forget",
         "/readable",
+        "/recall",
         "/turns",
         "/turns/current",
         "/turns/current/stop",

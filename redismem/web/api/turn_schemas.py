@@ -1,0 +1,84 @@
+"""The request and response documents of turns and of the chat."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from redismem.web.api.schemas import Name, ProjectName, RecallTokens, Taken
+
+
+class NewTurn(Taken):
+    """A message to answer: a text, or one or several messages in a model API's format.
+
+    `when_busy` says what happens while another turn of the session runs: `refuse`, `wait` for up to 30 s, or
+    `interrupt` it. `project` adds that project's background. `recall` is the tokens of earlier messages that the
+    question is about, 0 for none; without it the server decides.
+    """
+
+    message: (
+        Annotated[str, Field(min_length=1, max_length=100_000)]
+        | dict[str, Any]
+        | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=1_000)]
+    )
+    when_busy: Literal["refuse", "wait", "interrupt"] = "refuse"
+    project: ProjectName | None = None
+    recall: RecallTokens | None = None
+
+    def payloads(self) -> list[dict[str, Any]]:
+        """Return the messages as dicts."""
+        if isinstance(self.message, str):
+            return [{"role": "user", "content": self.message}]
+        return [self.message] if isinstance(self.message, dict) else self.message
+
+
+class TurnAccepted(BaseModel):
+    """The turn that was begun, or that has this id. Location is its stream."""
+
+    session_id: str
+    turn: str
+
+
+class TurnStop(Taken):
+    """The turn to stop: the running one, or only if it is `turn`. `reason` is stored with its reply."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=40, pattern="^[ -~]*$")] = "stopped"
+    turn: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+
+
+class TurnStopped(BaseModel):
+    stopped: bool
+
+
+class ChatMessage(Taken):
+    """A message for the chat. Without `session_id` it begins a session. `project` adds that project's background.
+
+    A session that the message begins belongs to `owner`; another one is refused if it has another owner, or none. Its
+    days are those of `zone`, an IANA name; a zone that the server does not know counts as UTC. `when_busy` is that of a
+    turn.
+    """
+
+    session_id: Name | None = None
+    zone: Name | None = None
+    message: Annotated[str, Field(min_length=1, max_length=100_000)]
+    when_busy: Literal["refuse", "wait", "interrupt"] = "wait"
+    project: ProjectName | None = None
+    owner: Name | None = None
+
+
+class ChatSession(Taken):
+    """The session of a chat. It is refused if `owner` is named, and is not its owner."""
+
+    session_id: Name
+    owner: Name | None = None
+
+
+class Cleared(BaseModel):
+    """The result of a clear. `cleared` is false if the session did not exist."""
+
+    cleared: bool
+
+
+class Stopped(BaseModel):
+    stopped_count: int

@@ -1,0 +1,38 @@
+"""Convert recalled messages to JSON values: whole, or their numbers and ids alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redismem.formats.days import date_of
+from redismem.formats.recalled import format_line, line_tokens
+from redismem.messages.message import Message
+from redismem.web.http.json import message_document
+
+
+def recalled_document(messages: Sequence[Message], session_id: str) -> dict[str, Any]:
+    """Return messages that were recalled in this session, each with its day and the session that it is from."""
+    documents = [
+        {"session_id": message.session_id or session_id, "day": _day_of(message), **message_document(message)}
+        for message in messages
+    ]
+    return {"messages": documents, "tokens": _tokens_of(messages)}
+
+
+def recalled_numbers(messages: Sequence[Message], session_id: str) -> dict[str, Any]:
+    """Return the seq, day and session of each message, and the tokens of all as they are quoted; no text."""
+    return {
+        "seqs": [message.seq for message in messages],
+        "days": [_day_of(message) for message in messages],
+        "sessions": [message.session_id or session_id for message in messages],
+        "tokens": _tokens_of(messages),
+    }
+
+
+def _day_of(message: Message) -> str:
+    return date_of(message.day).isoformat()
+
+
+def _tokens_of(messages: Sequence[Message]) -> int:
+    return sum(line_tokens(format_line(message), message) for message in messages)
