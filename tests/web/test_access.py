@@ -43,8 +43,11 @@ BODY: dict[str, Any] = {
     "/v1/projects/{name}/tasks/{item_id}/status": {"status": "planned"},
     "/v1/projects/{name}/{store}": {"title": "Move"},
     "/v1/search": {},
+    "/v1/sessions/{session_id}/recall": {"query": "hello"},
 }
 IDS = {"id": "s", "response_id": response_id(StreamTurn("s", "t", "1-0a1b2c3d"))}
+READING = {"/v1/search", "/v1/sessions/{session_id}/recall"}
+"""They have their conditions in a body."""
 OPEN = {"/livez", "/readyz"}
 ADMIN = {"/v1/queues", "/v1/dead", "/v1/dead/retry", "/v1/dead/drop", "/v1/load", "/v1/doctor", "/metrics"}
 
@@ -116,7 +119,8 @@ async def test_each_route_needs_a_known_key_with_the_right_scope(keyed: Keyed) -
             answer = await keyed.http.ask(method, at, headers=headers, json=body)
             assert (answer.status_code, answer.json()["code"]) == (401, "no_key"), (method, path)
             assert answer.headers["www-authenticate"] == "Bearer"
-        needed = "admin" if path in ADMIN else "read" if method == "GET" or path == "/v1/search" else "write"
+        reads = method == "GET" or path in READING
+        needed = "admin" if path in ADMIN else "read" if reads else "write"
         for scope in set(SCOPES) - {needed}:
             answer = await keyed.ask(f"shop-{scope}", method, at, json=body)
             assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed"), (method, path, scope)
@@ -169,7 +173,8 @@ async def test_no_route_shows_or_changes_what_another_namespace_has(keyed: Keyed
     before = await read_namespace(raw, f"{namespace}-shop")
     queries = ("", "?owner=ann", "?include_originals=true&include_hidden=true&newest=true&contains=s&q=canary")
     for method, path in routes():
-        needed = "admin" if path in ADMIN else "read" if method == "GET" or path == "/v1/search" else "write"
+        reads = method == "GET" or path in READING
+        needed = "admin" if path in ADMIN else "read" if reads else "write"
         names = {"name": "apollo", "store": "tasks" if method == "POST" else "decisions", "seq": 1}
         for session_id, item_id in (("s", task.id), (f"project:apollo:{talk.id}", decision.id), ("s", talk.id)):
             at = path.format(session_id=quote(session_id, safe=""), item_id=item_id, **names, **IDS)

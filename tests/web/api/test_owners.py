@@ -13,6 +13,7 @@ from support.stored import read_namespace
 from redismem import Memory
 from redismem.formats.streams.responses import response_id
 from redismem.formats.streams.stream import StreamTurn
+from redismem.web import previews
 
 BODIES: dict[tuple[str, str], Any] = {
     ("post", "/v1/sessions/{session_id}/messages"): numbered_message(1),
@@ -26,6 +27,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("patch", "/v1/sessions/{session_id}/state"): {"params": {"a": 1}},
     ("post", "/v1/sessions/{session_id}/prune"): {"max_messages": 1},
     ("post", "/v1/sessions/{session_id}/forget"): {"seqs": [1]},
+    ("post", "/v1/sessions/{session_id}/recall"): {"query": "message", "scope": "owner"},
     ("post", "/v1/sessions/{session_id}/turns"): {"message": "Hello"},
     ("post", "/v1/sessions/{session_id}/turns/current/stop"): {},
     ("post", "/ui/chat"): {
@@ -39,8 +41,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "/api/chat/stop"): {},
 }
 RESPONSE = response_id(StreamTurn("a", "t", "1-0a1b2c3d"))
-FORGETS = ("delete", "/v1/sessions")
-"""It removes the sessions of the owner that it names, and no others."""
+OF_AN_OWNER = {("delete", "/v1/sessions"), ("get", "/v1/sessions"), ("post", "/v1/search")}
+"""They remove, list and search the sessions of the owner that they name, and no others."""
 
 
 def routes_of(document: Any) -> set[tuple[str, str]]:
@@ -55,7 +57,7 @@ def routes_of(document: Any) -> set[tuple[str, str]]:
             body = set(re.findall(r"/schemas/(\w+)'", repr(operation.get("requestBody"))))
             if "owner" in named or body & names or "{session_id}" in path:
                 found.add((method, path))
-    return found - {FORGETS}
+    return found - OF_AN_OWNER
 
 
 @pytest.mark.parametrize("owner", ["ann", None])
@@ -78,6 +80,43 @@ async def test_every_route_of_a_session_refuses_another_owner(
         assert (answer.status_code, answer.json()["code"]) == (403, "other_owner"), (method, path)
         assert "ann" not in answer.text
     assert await read_namespace(raw, memory.store.keys.namespace) == before
+
+
+@pytest.mark.parametrize("filters", [{}, {"contains": "a"}, {"text": "message"}, {"newest": True}])
+async def test_a_list_has_the_sessions_of_its_owner_alone(
+    http: RunningService, memory: Memory, filters: dict[str, Any]
+) -> None:
+    """Whatever it filters by, page by page, also if another owner begins a session anew."""
+    for number in range(3):
+        await memory.session(f"a-{number}", owner="ann").append(numbered_message("of ann"))
+        await memory.session(f"a-bob-{number}", owner="bob").append(numbered_message("of bob"))
+    await memory.session("a-nobody").append(numbered_message("of nobody"))
+    await memory.session("a-0", owner="ann").set_title("Kettles")
+    seen, cursor = list[Any](), None
+    while not seen or cursor is not None:
+        body = {**filters, "owner": "ann", "limit": 2, "cursor": cursor}
+        document = (await http.ask("POST", "/v1/search", json=body)).json()
+        seen += document["sessions"]
+        cursor = document["cursor"]
+    assert [row["session_id"] for row in seen] == ["a-2", "a-1", "a-0"]
+    assert [row["title"] for row in seen] == ["message of ann", "message of ann", "Kettles"]
+    assert {(row["last_role"], row["last_text"]) for row in seen} == {("user", "message of ann")}
+    assert "bob" not in repr(seen)
+    if "text" not in filters:
+        params = {**filters, "owner": "ann"}
+        assert (await http.ask("GET", "/v1/sessions", params=params)).json()["sessions"] == seen
+    await memory.session("a-1").clear()
+    await memory.session("a-1", owner="bob").append(numbered_message("of bob"))
+    document = (await http.ask("POST", "/v1/search", json={**filters, "owner": "ann"})).json()
+    assert [row["session_id"] for row in document["sessions"]] == ["a-2", "a-0"]
+
+
+async def test_what_is_read_for_a_list_belongs_to_its_owner(memory: Memory) -> None:
+    """A session may begin anew for another owner, after the list has found it."""
+    await memory.session("a", owner="bob").append(numbered_message("of bob"))
+    rows = [{"session_id": "a", "active_ms": 1}]
+    assert await previews.newest_of(memory, ["a"], "ann") == [None]
+    assert await previews.titles_of(memory, rows, "ann") == [{"title": None, "last_role": None, "last_text": ""}]
 
 
 async def test_the_owner_is_served_everywhere(http: RunningService, memory: Memory) -> None:

@@ -34,7 +34,7 @@ async def test_a_body_is_json_whatever_its_type_is_called(http: RunningService, 
 async def test_a_request_with_an_unknown_or_invalid_part_is_refused(http: RunningService) -> None:
     for method, path, detail in [
         ("GET", "/v1/sessions/s/context?foramt=canary-7c1f", "a query here has max_tokens, format, owner, and no"),
-        ("POST", "/v1/sessions/s/messages?reed=true", "a query here has read, owner, and no other name"),
+        ("POST", "/v1/sessions/s/messages?reed=true", "a query here has read, owner, recall, recall_scope, and no"),
         ("GET", "/v1/about?x", "there is no query here"),
         ("POST", f"/v1/sessions/s/messages?{'read&' * 101}", "a query has at most 100 fields"),
         ("DELETE", "/v1/sessions?owner=canary-7c1f&owner=b", "each name of a query comes once"),
