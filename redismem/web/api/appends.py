@@ -166,6 +166,12 @@ def append_id(key: bytes) -> str:
     return key.decode("latin-1")
 
 
+_DESCRIPTION = (
+    "All or nothing. With read=true the answer is the context, read in the same trip to Redis. `recall` adds so many "
+    "tokens of earlier messages that the new ones are about, also of the owner's other conversations."
+)
+
+
 def operation(responses: dict[str, Any]) -> dict[str, Any]:
     """Return the OpenAPI operation of this route. `responses` are the refusals that every route has."""
     message = {"type": "object", "additionalProperties": True, "description": "A message in a model API's format."}
@@ -182,10 +188,7 @@ def operation(responses: dict[str, Any]) -> dict[str, Any]:
     ]
     return {
         "summary": "Append one or more messages",
-        "description": (
-            "All or nothing. With read=true the answer is the context, read in the same trip to Redis. `recall` adds "
-            "so many tokens of earlier messages that the new ones are about, also of the owner's other conversations."
-        ),
+        "description": _DESCRIPTION,
         "operationId": "append_messages",
         "parameters": [
             {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
