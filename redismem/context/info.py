@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 QUEUES = ("overdue", "leased", "dead", "evictions")
 """The queues of a namespace, as `Queues` names them."""
@@ -128,12 +128,12 @@ class SessionEntry:
     session_id: str
     active_ms: int
     """The time of last use, in milliseconds since 1970, to the second."""
-    title: str | None = None
+    title: str | None = field(default=None, repr=False)
     """The title of the session, or else the beginning of its first message by a user, at most 80 characters. None
     means that there is neither, or that the list was read without `newest`."""
     last_role: str | None = None
     """The role of the last message."""
-    last_text: str = ""
+    last_text: str = field(default="", repr=False)
     """The beginning of the last message, at most 160 characters."""
 
 

@@ -12,6 +12,7 @@ from support.writers import Echo
 
 from redismem import InvalidSessionId, Memory, SessionEntry, Settings
 from redismem.blocking import memory as blocking
+from redismem.inspection import quarantine
 from redismem.protocol.namespace import described
 from redismem.protocol.owners import owner_score
 from redismem.workers.summaries import Worker
@@ -72,6 +73,7 @@ async def test_the_title_is_the_one_set_or_else_what_the_user_said_first(store: 
         )
         entries = {entry.session_id: entry for entry in await listed(memory, "ann")}
     assert entries["set"].title == "Mine"
+    assert not any(text in repr(entries) for text in ("Mine", "first", "Zurich"))
     title = entries["long"].title
     assert title is not None
     assert title.startswith("How do I get from Zurich to Oslo by train, and how long")
@@ -194,6 +196,21 @@ async def test_lists_without_an_owner_have_titles_if_asked_for(store: Store, nam
         assert {entry.title for entry in plain.sessions} == {None}
         (entry,) = (await memory.sessions(owner="ann")).sessions
         assert (entry.session_id, entry.title, entry.last_text) == ("a", None, "")
+
+
+@pytest.mark.parametrize("damage", [{"summary:1": b"\xc1"}, {"title": b"\xff", "counters": b"?"}])
+async def test_a_title_comes_back_from_quarantine_unless_it_is_unreadable(
+    store: Store, namespace: str, raw: Any, damage: dict[str, bytes]
+) -> None:
+    async with store.memory(namespace, SETTINGS) as memory:
+        session = memory.session("s", owner="ann")
+        await session.append(user("hello"), title="Mine")
+        await raw.hset(memory.store.keys.session("s").state, mapping=damage)
+        assert await session.set_aside()
+        assert await listed(memory, "ann") == []
+        await quarantine.restore(memory.store, await quarantine.find(memory.store, "s", None), salvage=True)
+        (entry,) = await listed(memory, "ann")
+        assert entry.title == ("hello" if "title" in damage else "Mine")
 
 
 def test_without_await_it_is_the_same(redis_server: Any, namespace: str) -> None:
