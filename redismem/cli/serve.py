@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -86,6 +86,11 @@ AnswerTokens = Annotated[
 RecallTokens = Annotated[
     int, within(0, 100_000, "Tokens of earlier messages that each answer of the chat recalls; 0 for none.")
 ]
+RecallScope = Annotated[
+    Literal["session", "owner"],
+    Parameter(help="What the chat's answers recall for keys of one owner: this session, or all of the owner's."),
+]
+OwnerOfKey = Annotated[str | None, Parameter(help="The key reaches the sessions of this owner alone.")]
 Demo = Annotated[
     bool, flag("Fill the namespace redismem-demo with conversations and a project, and serve that namespace.")
 ]
@@ -111,6 +116,7 @@ class ServeOptions:
     project: ProjectName = None
     answer_tokens: AnswerTokens = 4_096
     recall: RecallTokens = 700
+    recall_scope: RecallScope = "session"
     stop_s: StopS = 10
 
 
@@ -136,6 +142,8 @@ async def serve(
     if options.demo:
         namespace = _check_demo(options, namespace)
     access = load_access(options.keys, options.keys_file, namespace, options.host)
+    if options.recall_scope == "owner" and not access.has_owners:
+        raise Stop("--recall-scope owner needs a key of one owner: see redismem key --owner", 2)
     settings = Settings()
     address = address_of(url, settings)
     embedded = address.lower() == EMBEDDED
@@ -243,6 +251,7 @@ def _open_chat(options: ServeOptions, settings: Settings) -> Chat:
         project=options.project or (filling.PROJECT if options.demo else None),
         alternate=settings.chat_alternate,
         recall=options.recall,
+        recall_scope=options.recall_scope,
     )
 
 
@@ -367,11 +376,12 @@ async def key(
     *,
     namespace: Namespace = "default",
     scope: Scopes = ("read", "write"),
+    owner: OwnerOfKey = None,
 ) -> int:
     """Create a key: prints the key, which is shown only once, and below it the line for the key list."""
     from redismem.web.access import new_key
 
-    secret, line = new_key(name, namespace, scope)
+    secret, line = new_key(name, namespace, scope, owner)
     print(secret)
     print(line)
     return 0

@@ -2,7 +2,7 @@
 
 A key has 256 random bits, so a plain SHA-256 protects it. Each line of the list of keys is
 
-    <name> <namespace> <scopes, separated by commas> <sha256 of the key, hexadecimal>
+    <name> <namespace> <scopes, separated by commas> <sha256 of the key, hexadecimal> [owner=<percent-encoded owner>]
 
 Empty lines and lines that begin with # are skipped. `;` ends a line too, so that the list fits in an environment
 variable.
@@ -14,10 +14,12 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
+from urllib.parse import quote, unquote_to_bytes
 
 from redismem.errors import InvalidSettings
+from redismem.protocol.keys import is_session_id
 from redismem.web.http.problems import Problem
 from redismem.web.http.queries import SEARCH
 
@@ -26,23 +28,26 @@ _PREFIX = "rmk_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _KEY_CHARS = 256
+_OWNER = "owner="
 _RECALL = re.compile(r"/v1/sessions/[^/]+/recall")
 
 
 class Caller(NamedTuple):
-    """The owner of a key: its name, its namespace, its scopes and the hash of the key."""
+    """The holder of a key: its name, its namespace, its scopes and the hash of the key."""
 
     name: str
     namespace: str
     scopes: frozenset[str]
     digest: bytes = b""
+    owner: str | None = None
+    """The owner whose sessions alone the key reaches; `None` means all sessions of the namespace."""
 
 
-def new_key(name: str, namespace: str, scopes: Sequence[str]) -> tuple[str, str]:
-    """Return a new key and its line for the list of keys.
+def new_key(name: str, namespace: str, scopes: Sequence[str], owner: str | None = None) -> tuple[str, str]:
+    """Return a new key and its line for the list of keys. With an owner it reaches the sessions of this owner alone.
 
     Raises:
-        InvalidSettings: The name, the namespace or a scope is not valid.
+        InvalidSettings: The name, the namespace, a scope or the owner is not valid.
     """
     key = _PREFIX + secrets.token_urlsafe(32)
     for field, value in (("name", name), ("namespace", namespace)):
@@ -53,11 +58,31 @@ def new_key(name: str, namespace: str, scopes: Sequence[str]) -> tuple[str, str]
     if not scopes or not set(scopes) <= set(SCOPES):
         raise InvalidSettings("a scope is read, write or admin")
     line = f"{name} {namespace} {','.join(scopes)} {_hash(key).hex()}"
+    if owner is not None:
+        _check_owner(owner, scopes)
+        line = f"{line} {_OWNER}{quote(owner, safe='')}"
     return key, line
+
+
+def _check_owner(owner: str, scopes: Collection[str], where: str = "a key") -> None:
+    if "admin" in scopes:
+        raise InvalidSettings(f"{where}: a key of one owner cannot have the scope admin, which sees all sessions")
+    if not is_session_id(owner):
+        raise InvalidSettings(
+            f"{where}: an owner is 1 to 256 bytes in UTF-8, without control characters or surrounding whitespace"
+        )
 
 
 def _hash(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def _decode_owner(text: str) -> str:
+    """Return the owner in a line; "", which is none, if it is not percent-encoded UTF-8."""
+    try:
+        return unquote_to_bytes(text).decode()
+    except UnicodeError:
+        return ""
 
 
 class Access:
@@ -80,6 +105,9 @@ class Access:
             words = line.split()
             if not words or words[0].startswith("#"):
                 continue
+            owner = None
+            if len(words) == 5 and words[4].startswith(_OWNER):
+                owner = _decode_owner(words.pop()[len(_OWNER) :])
             if len(words) != 4 or not (_NAME.fullmatch(words[0]) and _NAME.fullmatch(words[1])):
                 raise InvalidSettings(f"line {number} of the keys is not: name, namespace, scopes, sha256 of the key")
             scopes = frozenset(words[2].split(","))
@@ -87,7 +115,9 @@ class Access:
                 raise InvalidSettings(
                     f"line {number} of the keys: a scope is {', '.join(SCOPES)}; the hash is 64 hexadecimal digits"
                 )
-            callers.append(Caller(words[0], words[1], scopes, bytes.fromhex(words[3])))
+            if owner is not None:
+                _check_owner(owner, scopes, f"line {number} of the keys")
+            callers.append(Caller(words[0], words[1], scopes, bytes.fromhex(words[3]), owner))
         if len({caller.name for caller in callers}) < len(callers):
             raise InvalidSettings("two keys have the same name")
         return cls(callers, namespace)
@@ -96,6 +126,11 @@ class Access:
     def is_open(self) -> bool:
         """True if requests need no key."""
         return not self._callers
+
+    @property
+    def has_owners(self) -> bool:
+        """True if a key reaches the sessions of one owner alone."""
+        return any(caller.owner is not None for caller in self._callers)
 
     @property
     def keys_count(self) -> int:
@@ -117,7 +152,7 @@ class Access:
         return caller == self._anonymous if self.is_open else caller in self._callers
 
     def caller(self, authorization: bytes | None) -> Caller:
-        """Return the owner of the key in this header. Compares in constant time.
+        """Return the holder of the key in this header. Compares in constant time.
 
         Raises:
             Problem: no_key.
@@ -128,13 +163,13 @@ class Access:
         given = given.strip()
         if scheme.lower() != "bearer" or not given or len(given) > _KEY_CHARS:
             raise Problem("no_key", "send the key as: Authorization: Bearer <key>")
-        digest, owner = _hash(given), None
+        digest, holder = _hash(given), None
         for caller in self._callers:
             if hmac.compare_digest(caller.digest, digest):
-                owner = caller
-        if owner is None:
+                holder = caller
+        if holder is None:
             raise Problem("no_key", "this key is not known")
-        return owner
+        return holder
 
 
 def needed_scope(method: str, path: str) -> str | None:

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
-from redismem.web.access import needed_scope
+from redismem.web.access import Caller, needed_scope
 from redismem.web.api.appends import KEY, append_messages, is_append
 from redismem.web.http.deadlines import Deadlines
 from redismem.web.http.failures import App, Receive, Scope, Send, send_problem, to_logged_problem
@@ -20,6 +20,7 @@ from redismem.web.http.queries import Documented, is_search, is_stream
 from redismem.web.http.static import HEADERS as PAGE_HEADERS
 from redismem.web.http.static import is_page, load_pages, respond_with_page
 from redismem.web.metrics.prometheus import route_of
+from redismem.web.owner_keys import confine
 from redismem.web.service import CALLER, Service
 
 Whole = dict[str, Callable[..., Any]]
@@ -113,6 +114,7 @@ class Edge:
             body = b""
             if method not in ("GET", "HEAD"):
                 body = await _receive_body(scope, headers, receive, service.limits.body_bytes)
+            body = self._confine(caller, scope, body)
             if is_stream(path):
                 deadline.lift()
             if method == "POST" and is_append(path):
@@ -122,6 +124,13 @@ class Edge:
                 is_slow = is_search(method, path, scope["query_string"])
                 async with service.searching(caller) if is_slow else _AT_ONCE:
                     await self._route(scope, _replay_body(body, receive), answer)
+
+    def _confine(self, caller: Caller, scope: Scope, body: bytes) -> bytes:
+        """Let a request with a key of one owner name this owner. Return its body. Raises Problem."""
+        if caller.owner is not None:
+            method, path, query = scope["method"], scope["path"], scope["query_string"]
+            scope["query_string"], body = confine(self._documented, caller.owner, method, path, query, body)
+        return body
 
     async def _answer_open(
         self, scope: Scope, path: str, headers: dict[bytes, bytes], receive: Receive, answer: Response

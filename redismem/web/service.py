@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from redismem.errors import StoreUnavailable
@@ -131,14 +131,17 @@ class Service:
         project.hidden_properties = self.hidden_params
         return project
 
-    def background(self, memory: Memory, name: str | None) -> Project | None:
+    def background(self, caller: Caller, name: str | None) -> Project | None:
         """Return the project that a message names, or else that of the chat; `None` if there is none.
 
         Raises:
             InvalidItem: No project can have this name.
+            Problem: not_allowed, if the key is of one owner: a project may tell of others.
         """
+        if caller.owner is not None and name not in (None, self.chat.project):
+            raise Problem("not_allowed", "a key of one owner reaches sessions alone, no project")
         name = name or self.chat.project
-        return None if name is None else self.project(memory, name)
+        return None if name is None else self.project(self.memory(caller), name)
 
     async def take_rate(self, caller: Caller) -> None:
         """Count a request against the rate of the caller's key.
@@ -160,6 +163,8 @@ class Service:
     async def answer(self, caller: Caller, session: Session, asked: Question) -> Begun:
         """Begin to answer a message, which takes a place until the answer is stored, listeners or not.
 
+        With a key of one owner it may recall what was said in other conversations of this owner.
+
         Raises the errors of `Session.turn`, and Problem: stopping, overloaded or too_many_requests.
         """
         place = self.take_place(caller, StreamKind.ANSWER)
@@ -169,7 +174,8 @@ class Service:
             if outcome:
                 self.meters.count_turn(outcome)
 
-        return await self.chat.begin(caller.namespace, session, asked, ended)
+        scope = "session" if caller.owner is None else self.chat.recall_scope
+        return await self.chat.begin(caller.namespace, session, replace(asked, recall_scope=scope), ended)
 
     def take_place(self, caller: Caller, kind: StreamKind) -> OpenStream:
         """Take a place for a stream or an answer, which the caller must leave.

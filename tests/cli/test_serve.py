@@ -198,6 +198,20 @@ def test_a_namespace_option_that_no_key_names_is_reported_as_ignored(command: An
     assert "cannot listen at" in ran.err.splitlines()[-1]
 
 
+def test_recall_over_the_conversations_of_an_owner_needs_a_key_of_one(command: Any) -> None:
+    key = command("key", "app", "--namespace", "shop", "--owner", "ann & bob")
+    secret, line = key.out.split("\n", 1)
+    assert secret.startswith("rmk_")
+    assert line.strip().endswith(" owner=ann%20%26%20bob")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        words = ("--recall-scope", "owner", "--url", "memory://", "--port", taken.getsockname()[1])
+        for keys in ((), ("--keys", line.strip().rpartition(" ")[0])):
+            ran = command("serve", *keys, *words)
+            assert (ran.code, "needs a key of one owner" in ran.error_line) == (2, True)
+        ran = command("serve", "--keys", line.strip(), *words)
+    assert "cannot listen at" in ran.err.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("origin", "is_one"),
     [

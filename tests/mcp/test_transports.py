@@ -142,7 +142,8 @@ async def test_a_key_reaches_its_namespace_alone(redis_server: RedisServer, name
     read, read_line = new_key("reader", namespace, ("read",))
     bank, bank_line = new_key("bank", f"{namespace}-b", ("read", "write"))
     keys = tmp_path / "keys"
-    keys.write_text(f"{shop_line}\n{read_line}\n{bank_line}\n")
+    owned, owned_line = new_key("owned", namespace, ("read", "write"), "ann")
+    keys.write_text(f"{shop_line}\n{read_line}\n{bank_line}\n{owned_line}\n")
     words = (
         "mcp",
         "--http",
@@ -161,6 +162,8 @@ async def test_a_key_reaches_its_namespace_alone(redis_server: RedisServer, name
         for mode in ("auto", "legacy"):
             await check_keys(url, f"s-{mode}", mode, shop, bank, read)
         await check_refusals(url, shop, bank)
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:  # no tool takes an owner
+            assert (await http.post(url, json=LIST, headers={"Authorization": f"Bearer {owned}"})).status_code == 403
         await check_resumption(url, shop, bank, read)
         # A key that leaves the file is refused.
         keys.write_text(f"{read_line}\n{bank_line}\n")

@@ -60,7 +60,7 @@ async def chat(
         idempotency_key or uuid.uuid4().hex,
         [{"role": "user", "content": asked.message}],
         when_busy=asked.when_busy,
-        project=service.background(memory, asked.project),
+        project=service.background(caller, asked.project),
     )
     try:
         turn = await answer_turn(service, caller, session, question, asked.owner)

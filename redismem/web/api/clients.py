@@ -75,7 +75,6 @@ async def _answer(
     format: str,
 ) -> Response:
     asked = parse(decode_json(await request.body()))
-    memory = service.memory(caller)
     assert asked.session_id is not None
     assert asked.turn_id is not None
     session = service.session(caller, asked.session_id, owner)
@@ -83,6 +82,6 @@ async def _answer(
         await check_owner(session, owner)
         if await session.turn_of(asked.turn_id) is None:
             raise refuse_new_turn()
-    question = Question(asked.turn_id, asked.messages, when_busy, service.background(memory, None))
+    question = Question(asked.turn_id, asked.messages, when_busy, service.background(caller, None))
     turn = await answer_turn(service, caller, session, question, owner)
     return await respond(service, caller, session, turn, format, kept=asked.kept)

@@ -46,7 +46,7 @@ async def create_response(
     memory = service.memory(caller)
     session = service.session(caller, asked.session_id or memory.new_session_id(), owner)
     turn_id = uuid.uuid4().hex if idempotency_key is None else append_id(idempotency_key.encode("latin-1"))
-    question = Question(turn_id, asked.messages, when_busy, service.background(memory, None))
+    question = Question(turn_id, asked.messages, when_busy, service.background(caller, None))
     turn = await answer_turn(service, caller, session, question, owner)
     if asked.wants_stream:
         return await respond(service, caller, session, turn, _FORMAT)

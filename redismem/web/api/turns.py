@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Query, Response
 
 from redismem.web.api import turn_schemas as schemas
 from redismem.web.api.appends import append_id
-from redismem.web.api.sessions import Owner, TheCaller, TheMemory, TheService, TheSession, check_owner
+from redismem.web.api.sessions import Owner, TheCaller, TheService, TheSession, check_owner
 from redismem.web.api.streams import STREAM
 from redismem.web.api.turn_streams import OpenTurn, answer_turn, respond
 from redismem.web.chat.chat import Question
@@ -26,7 +26,6 @@ _BEGUN = STREAM | {202: {"model": schemas.TurnAccepted, "description": "Begun, a
 async def begin_turn(
     session: TheSession,
     service: TheService,
-    memory: TheMemory,
     caller: TheCaller,
     asked: schemas.NewTurn,
     owner: Owner = None,
@@ -38,7 +37,7 @@ async def begin_turn(
 
     `Idempotency-Key` is the id of the turn. A known id streams the answer of its turn, and asks no model again.
     """
-    project = service.background(memory, asked.project)
+    project = service.background(caller, asked.project)
     turn_id = uuid.uuid4().hex if idempotency_key is None else append_id(idempotency_key.encode("latin-1"))
     question = Question(turn_id, asked.payloads(), asked.when_busy, project, asked.recall)
     turn = await answer_turn(service, caller, session, question, owner)

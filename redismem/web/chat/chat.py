@@ -26,6 +26,7 @@ from redismem.live.beginning import WhenBusy
 from redismem.live.turn import Turn
 from redismem.messages.message import Message
 from redismem.session.background import Background
+from redismem.session.paging import Scope
 from redismem.session.session import Session
 from redismem.slots import ASKED, Kind, Slots, Step
 from redismem.web.chat import offline
@@ -84,6 +85,7 @@ class Question:
     project: Background | None = None
     recall: int | None = None
     """The tokens of earlier messages to recall; `None` means as many as the chat's answers recall."""
+    recall_scope: Scope = "session"
     is_stored: bool = False
     """True if it is stored, and its turn begins again: it is looked at for params no more."""
 
@@ -126,6 +128,8 @@ class Chat:
     """True if the model's chat template requires alternating turns, see `Context.to_openai`."""
     recall: int = RECALL_TOKENS
     """The tokens of earlier messages that each answer recalls; 0 means none."""
+    recall_scope: Scope = "session"
+    """The messages that answers recall for keys of one owner; for all others, those of the session."""
     _answers: dict[asyncio.Task[None], _Answer] = field(default_factory=dict)
 
     hidden_params: frozenset[str] = field(init=False)
@@ -264,6 +268,7 @@ class Chat:
             id=asked.turn_id,
             when_busy=asked.when_busy,
             recall=recall or None,
+            recall_scope=asked.recall_scope if recall else "session",
             project=asked.project,
             **step.changes,
             **options,

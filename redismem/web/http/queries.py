@@ -11,7 +11,7 @@ from redismem.web.http.problems import Problem
 
 SEARCH = "/v1/search"
 """The path of the search, which reads but has its conditions in a body."""
-_FIELDS_COUNT = 100
+FIELDS_COUNT = 100
 _CHECKED_ROOTS = ("/v1/", "/api/")
 _STREAMS = frozenset(("/api/chat", "/ui/chat", "/ag-ui", "/openai/responses"))
 _STREAM_ENDS = ("/events", "/turns", "/turns/current")
@@ -42,6 +42,14 @@ class Documented:
         if query and path.startswith(_CHECKED_ROOTS):
             check_names(query, *methods[method])
 
+    def query_names(self, method: str, path: str) -> tuple[str, ...]:
+        """Return the query names of a route; none for any path or method that is not in the document."""
+        match = self._paths.fullmatch(path)
+        if match is None:
+            return ()
+        names, _ = self._routes[(match.lastindex or 1) - 1].get(method, ((), ()))
+        return names
+
 
 def is_stream(path: str) -> bool:
     """True if the path answers with a stream, which has no deadline because it limits itself."""
@@ -71,11 +79,11 @@ def check_names(query: bytes, names: tuple[str, ...], lists: tuple[str, ...] = (
         Problem: invalid, if there are too many fields, another name is repeated, or a name is not in `names`.
     """
     try:
-        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS_COUNT)
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS_COUNT)
     except UnicodeDecodeError:
         raise Problem("bad_request", "a query is percent-encoded UTF-8") from None
     except ValueError:
-        raise Problem("invalid", f"a query has at most {_FIELDS_COUNT} fields") from None
+        raise Problem("invalid", f"a query has at most {FIELDS_COUNT} fields") from None
     fields = dict(pairs)
     if not fields.keys() <= set(names):
         detail = f"a query here has {', '.join(names)}, and no other name" if names else "there is no query here"
