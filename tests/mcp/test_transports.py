@@ -166,7 +166,7 @@ async def test_a_key_reaches_its_namespace_alone(redis_server: RedisServer, name
             assert (await http.post(url, json=LIST, headers={"Authorization": f"Bearer {owned}"})).status_code == 403
         await check_resumption(url, shop, bank, read)
         # A key that leaves the file is refused.
-        keys.write_text(f"{read_line}\n{bank_line}\n")
+        keys.write_text(f"{read_line}\n{bank_line}\n{owned_line}\n")
         running.send_signal(signal.SIGHUP)
         wait_for_line(running.stderr, "no longer valid: shop")
         async with httpx.AsyncClient(trust_env=False, timeout=60) as http:

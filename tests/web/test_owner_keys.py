@@ -73,9 +73,10 @@ async def test_no_route_reaches_a_session_of_another_owner(memory: Memory) -> No
                     answer = await http.ask(method, at + query, headers=headers[BOB], json=body)
                     assert "canary" not in answer.text, (method, path, query)
                     if "{" in path or path in BODIES.keys() - {"/v1/search"}:
-                        assert answer.status_code == 403, (method, path, query, body)
-        refused = await http.ask("DELETE", "/v1/sessions?prefix=a", headers=headers[BOB])
-        assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+                        refused = (403, 422) if query and path in IN_BODY else (403,)  # 422: it has no such query
+                        assert answer.status_code in refused, (method, path, query, body)
+        answer = await http.ask("DELETE", "/v1/sessions?prefix=a", headers=headers[BOB])
+        assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
     assert [await memory.session(name).info() for name in ("a", "nobody")] == before
     assert await memory.project("apollo").tasks.get(task.id) == task
 
