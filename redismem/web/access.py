@@ -19,7 +19,6 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from redismem.errors import InvalidSettings
-from redismem.protocol.keys import is_session_id
 from redismem.web.http.problems import Problem
 from redismem.web.http.queries import SEARCH
 
@@ -29,6 +28,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _KEY_CHARS = 256
 _OWNER = "owner="
+_OWNER_TEXT = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
+_OWNER_BYTES = 256
 _RECALL = re.compile(r"/v1/sessions/[^/]+/recall")
 
 
@@ -67,7 +68,8 @@ def new_key(name: str, namespace: str, scopes: Sequence[str], owner: str | None 
 def _check_owner(owner: str, scopes: Collection[str], where: str = "a key") -> None:
     if "admin" in scopes:
         raise InvalidSettings(f"{where}: a key of one owner cannot have the scope admin, which sees all sessions")
-    if not is_session_id(owner):
+    # The store checks it again in each request, and knows a few more characters that it refuses.
+    if not _OWNER_TEXT.fullmatch(owner) or owner != owner.strip() or len(owner.encode()) > _OWNER_BYTES:
         raise InvalidSettings(
             f"{where}: an owner is 1 to 256 bytes in UTF-8, without control characters or surrounding whitespace"
         )
