@@ -31,7 +31,7 @@ class Documented:
 
         Raises:
             Problem: method_not_allowed, if the path does not have this method.
-            Problem: invalid, if the query has an unknown name, which the route would ignore.
+            Problem: bad_request or invalid, see `check_names`. The clients of other protocols add names of their own.
         """
         match = self._paths.fullmatch(path)
         if match is None:
@@ -39,8 +39,10 @@ class Documented:
         methods = self._routes[(match.lastindex or 1) - 1]
         if method not in methods:
             raise Problem("method_not_allowed", allow=", ".join(_allowed_methods(methods, path)))
-        if query and path.startswith(_CHECKED_ROOTS):
-            check_names(query, *methods[method])
+        names, lists = methods[method]
+        is_strict = path.startswith(_CHECKED_ROOTS)
+        if query and (is_strict or names):
+            check_names(query, names, lists, only=is_strict)
 
     def query_names(self, method: str, path: str) -> tuple[str, ...]:
         """Return the query names of a route; none for any path or method that is not in the document."""
@@ -71,12 +73,15 @@ def is_search(method: str, path: str, query: bytes) -> bool:
     return path == "/v1/sessions" or path.startswith("/v1/projects")
 
 
-def check_names(query: bytes, names: tuple[str, ...], lists: tuple[str, ...] = ()) -> dict[str, str]:
+def check_names(
+    query: bytes, names: tuple[str, ...], lists: tuple[str, ...] = (), *, only: bool = True
+) -> dict[str, str]:
     """Return the query as a dict. Names in `lists` may be repeated: their last value counts.
 
     Raises:
         Problem: bad_request, if the query is not percent-encoded UTF-8: other bytes would name another owner.
-        Problem: invalid, if there are too many fields, another name is repeated, or a name is not in `names`.
+        Problem: invalid, if there are too many fields, another name is repeated, or a name is not in `names`. Without
+            `only` a query may have further names, and repeat these.
     """
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS_COUNT)
@@ -85,10 +90,10 @@ def check_names(query: bytes, names: tuple[str, ...], lists: tuple[str, ...] = (
     except ValueError:
         raise Problem("invalid", f"a query has at most {FIELDS_COUNT} fields") from None
     fields = dict(pairs)
-    if not fields.keys() <= set(names):
+    if only and not fields.keys() <= set(names):
         detail = f"a query here has {', '.join(names)}, and no other name" if names else "there is no query here"
         raise Problem("invalid", detail)
-    single = [name for name, _ in pairs if name not in lists]
+    single = [name for name, _ in pairs if name not in lists and (only or name in names)]
     if len(set(single)) < len(single):
         raise Problem("invalid", "each name of a query comes once")
     return fields

@@ -59,6 +59,25 @@ async def test_a_query_in_another_encoding_names_no_other_owner(http: RunningSer
     assert (await http.ask("GET", "/v1/sessions/s")).status_code == 404
 
 
+async def test_clients_of_other_protocols_name_one_owner_too_and_may_add_names(http: RunningService) -> None:
+    """They may add what their protocol has, such as `include[]` of OpenAI's. But nobody guesses whom they speak for."""
+    agent = {"threadId": "s", "runId": "t", "messages": [{"role": "user", "content": "x"}]}
+    parts = [{"type": "text", "text": "x"}]
+    for method, path, body in [
+        ("GET", "/ui/chat/s/stream", None),
+        ("POST", "/ui/chat", {"id": "s", "messages": [{"id": "t", "role": "user", "parts": parts}]}),
+        ("POST", "/ag-ui", agent),
+        ("POST", "/openai/responses", {"conversation": "s", "input": "x"}),
+    ]:
+        for query, status in [("owner=a%FF", 400), ("owner=%ED%A0%80", 400), ("owner=ann&owner=bob", 422)]:
+            refused = await http.ask(method, f"{path}?{query}", json=body)
+            assert refused.status_code == status, (path, query)
+    assert (await http.ask("GET", "/v1/sessions/s")).status_code == 404
+    more = "owner=ann&include[]=a&include[]=b"
+    assert (await http.ask("POST", f"/ag-ui?{more}", json=agent)).status_code == 200
+    assert (await http.ask("GET", "/v1/sessions/s?owner=ann")).status_code == 200
+
+
 @pytest.mark.parametrize("body", [{"remove_params": [""] * 1_000}, {"remove_params": [0] * 1_000}, UNKNOWN])
 def test_the_number_of_faults_of_a_body_is_limited(body: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as refused:
