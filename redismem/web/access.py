@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _KEY_CHARS = 256
 _OWNER = "owner="
-_OWNER_TEXT = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
+_OWNER_TEXT = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 _OWNER_BYTES = 256
 _RECALL = re.compile(r"/v1/sessions/[^/]+/recall")
 
@@ -68,7 +68,7 @@ def new_key(name: str, namespace: str, scopes: Sequence[str], owner: str | None 
 def _check_owner(owner: str, scopes: Collection[str], where: str = "a key") -> None:
     if "admin" in scopes:
         raise InvalidSettings(f"{where}: a key of one owner cannot have the scope admin, which sees all sessions")
-    # The store checks it again in each request, and knows a few more characters that it refuses.
+    # As the store checks it again in each request.
     if not _OWNER_TEXT.fullmatch(owner) or owner != owner.strip() or len(owner.encode()) > _OWNER_BYTES:
         raise InvalidSettings(
             f"{where}: an owner is 1 to 256 bytes in UTF-8, without control characters or surrounding whitespace"
@@ -180,4 +180,5 @@ def needed_scope(method: str, path: str) -> str | None:
         return None
     if path == "/metrics" or path.startswith(("/v1/queues", "/v1/dead", "/v1/load", "/v1/doctor")):
         return "admin"
-    return "read" if method in ("GET", "HEAD") or path == SEARCH or _RECALL.fullmatch(path) else "write"
+    is_recall = path.endswith("/recall") and _RECALL.fullmatch(path)
+    return "read" if method in ("GET", "HEAD") or path == SEARCH or is_recall else "write"
