@@ -46,7 +46,8 @@ async def chat(
     not generated again. In the format `events` the events are those of `GET /v1/sessions/{id}/turns/current`, which
     continues the stream.
     """
-    policy = Policy(zone=asked.zone if asked.zone and find_zone(asked.zone) else None)
+    # UTC is what a session without a zone has.
+    policy = Policy(zone=asked.zone if asked.zone and asked.zone != "UTC" and find_zone(asked.zone) else None)
     session = memory.session(asked.session_id or memory.new_session_id(), policy=policy, owner=asked.owner)
     with contextlib.suppress(StoreUnavailable):  # the chat goes on, and the turn asks again
         await check_owner(session, asked.owner)

@@ -2,29 +2,30 @@
 
 import { announce, beginFaults, tellFault } from "./announce.js";
 import { ask, hasKey } from "./api.js";
+import { clearConversation } from "./clearing.js";
 import { beginComposer, drawComposer, focusComposer } from "./composer.js";
 import { toolNames } from "./contents.js";
 import { Conversation } from "./conversation.js";
 import { Conversations } from "./conversations.js";
-import { beginKeys, confirmAndAct } from "./dialogs.js";
+import { beginKeys } from "./dialogs.js";
 import { byId, setText, show } from "./dom.js";
 import { entriesOf, isAsked, unanswered } from "./entries.js";
 import { Given } from "./given.js";
 import { tellHealth } from "./health.js";
 import { Operations } from "./operations.js";
 import { beginPanes, showPane } from "./panes.js";
-import { go, hrefOf, hrefOfProject, place } from "./place.js";
+import { go, hrefOf, place } from "./place.js";
 import { Projects } from "./projects.js";
 import { beginRequest, drawRequest, openRequest } from "./request.js";
 import { beginTheme } from "./theme.js";
 import { beginThread, copy, draw, reveal, toEnd } from "./thread.js";
 import { beginTokens } from "./tokens.js";
 import { Turns } from "./turns.js";
-import { describeError, plural, shortId } from "./words.js";
+import { linkProject, showView } from "./views.js";
+import { describeError, shortId } from "./words.js";
 import { isWritten, writeIn } from "./writing.js";
 
 const AGAIN_MS = 2_000;
-const CLEAR_MS = 30_000;
 const list = new Conversations();
 const given = new Given();
 const operations = new Operations();
@@ -161,22 +162,7 @@ function act(name, entry) {
 }
 
 async function clear() {
-  const { sessionId, context } = conversation;
-  const params = Object.keys(context.state.params).filter((param) => param !== "asked");
-  const unstoredCount = turns.of(sessionId).filter((turn) => turn.isOwn && !turn.isStored).length;
-  const lines = [
-    `This removes ${plural(context.total_messages, "message")}, ${plural(context.summaries.length, "summary", "summaries")} and ` +
-      `${plural(params.length, "param")}${params.length ? ` (${params.join(", ")})` : ""} of ${sessionId}.`,
-    ...(unstoredCount ? [`${plural(unstoredCount, "message")} of this tab that the memory has not stored will be removed too.`] : []),
-    "This affects all users of the conversation and cannot be undone.",
-  ];
-  const isCleared = await confirmAndAct("Clear this conversation?", lines, "Clear it", async () => {
-    await ask("POST", "/api/chat/clear", { body: { session_id: sessionId }, signal: AbortSignal.timeout(CLEAR_MS) });
-    // Not earlier: messages that the memory has not stored exist in this tab only.
-    turns.forgetAll(sessionId);
-  });
-  if (!isCleared) return;
-  announce("The conversation is cleared.");
+  if (!(await clearConversation(conversation, turns))) return;
   await conversation.refresh();
   list.look();
   focusComposer();
@@ -229,17 +215,8 @@ function openConversation(sessionId) {
 
 async function followAddress() {
   const { view, sessionId, seq, project } = place();
-  document.body.dataset.view = view;
-  show(byId("chat-view"), view === "chat");
-  show(byId("project-view"), view === "project");
-  show(byId("operations-view"), view === "operations");
-  for (const name of ["chat", "project", "operations"]) {
-    if (name === view) byId(`to-${name}`).setAttribute("aria-current", "page");
-    else byId(`to-${name}`).removeAttribute("aria-current");
-  }
+  showView(view, sessionId);
   operations.setOpen(view === "operations");
-  const titles = { operations: "Operations · redismem", chat: sessionId === null ? "redismem" : `${shortId(sessionId)} · redismem` };
-  document.title = titles[view] ?? "redismem";
   projects.show(view === "project" ? project : null);
   if (view !== "chat") return;
   if (sessionId === null) {
@@ -252,14 +229,6 @@ async function followAddress() {
   showPane("chat");
   wantedSeq = seq;
   if (seq !== null) scheduleDraw();
-}
-
-// Links the project that the chat has as background.
-function linkProject(name) {
-  show(byId("chat-project"), name !== null);
-  if (name === null) return;
-  setText(byId("chat-project-link"), name);
-  for (const id of ["chat-project-link", "to-project"]) byId(id).href = hrefOfProject({ name, part: "tasks" });
 }
 
 // Shows why the key cannot read anything.
