@@ -20,7 +20,7 @@
 -- ARGV
 --   session
 --   limits
---   begun    name holder ticket lease_ms places_limit again_first again_last: the ticket of a turn that waits, - for none; the seqs of the question that is there, - for none
+--   begun    name holder ticket lease_ms places_limit again_first again_last waited: the ticket of a turn that waits, - for none; the seqs of the question that is there, - for none; 1 if it has had a place in the line
 --   request  fresh message_count set_count tokens expect now_ms pins: one argument, too
 --   token    then messages, set_count fields and values, fields to drop
 -- FIELDS reads counters epoch owner ids_a ids_b ids_c ids_d ids: others resent queued pins large_bytes param: turn
@@ -29,8 +29,8 @@
 -- ERROR TURN running generation first_seq, or ended first_seq last_seq flags total, or busy generation left_ms places, or full generation left_ms places · OWNER other · OVERTAKEN sending · PAST now_ms · CONFLICT last_seq cleared · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, active, overdue, originals, turned, leased, dead, evictions, fences, live, waiters, turns, owners = unpack(KEYS)
 local session, limits, begun, request, token = unpack(ARGV, 1, 5)
-local name, holder, ticket, lease_ms, places_limit, again_first, again_last =
-  string.match(begun, '(%x+) (%x+) (%S+) (%d+) (%d+) (%S+) (%S+)')
+local name, holder, ticket, lease_ms, places_limit, again_first, again_last, waited =
+  string.match(begun, '(%x+) (%x+) (%S+) (%d+) (%d+) (%S+) (%S+) (%d)')
 local first_message = 6
 --- @include append_request
 local turn = redis.call('HGET', state, 'turn')
@@ -54,6 +54,8 @@ if record_at then
 elseif again_first ~= '-' then
   return redis.error_reply('CONFLICT ' .. total) -- [question there]
 end
+-- A question that waits goes with its session: it would begin the session anew, behind a clear or a forget.
+if created and waited == '1' then return redis.error_reply('CONFLICT 0 cleared') end -- [waited]
 --- @include wait_in_line
 --- @include append_checks
 -- Only writes follow, first one that a full Redis refuses.

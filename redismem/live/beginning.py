@@ -91,6 +91,7 @@ class Beginning:
     """Appends the question while Redis is down."""
     _holder: str = field(default_factory=new_holder)
     _again: TurnRecord | None = None
+    _has_waited: bool = False
 
     async def begin(self) -> BegunTurn:
         """Begin the turn. Raises the errors of `Session.turn`."""
@@ -115,6 +116,7 @@ class Beginning:
                     continue
                 await self._check_again(known)
             except TurnBusy as busy:
+                self._has_waited = self.when_busy != "refuse"
                 if busy.turn and not busy.left_ms and not await end_if_dead(self.host.store, self.host.calls.keys):
                     continue
                 left_s = until_s - clock()
@@ -140,6 +142,7 @@ class Beginning:
             turn_id=self.turn_id,
             holder=self._holder,
             ticket=ticket,
+            has_waited=self._has_waited,
             again=self._again,
         )
         begun: list[Begun] = []

@@ -124,6 +124,7 @@ class Turns:
             TurnBusy: Another turn runs, or too many wait, or the wait was too long. Nothing was written.
             TurnKnown: A turn with this id runs or has ended. Nothing was written.
             IdReused: The id was used for other messages.
+            Conflict: The session was cleared or forgotten while the turn waited. Nothing was written.
             StoreUnavailable: Redis did not answer in time. If `may_be_done`, the turn may have begun: a retry says so.
         """
         if when_busy not in ("refuse", "wait", "interrupt"):

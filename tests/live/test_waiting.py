@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
 from support.checks import until
@@ -12,7 +13,7 @@ from support.conversations import contents, user_message
 from support.proxy import Proxy
 from support.told import ASK, answer, answer_later, has_waiting
 
-from redismem import Memory, Session, TurnBusy
+from redismem import Conflict, Memory, Session, TurnBusy, TurnLost
 from redismem.protocol import scripts
 
 
@@ -35,6 +36,32 @@ async def test_who_waits_no_longer_holds_nobody_up(own: Session, other: Session,
         await until(partial(has_none_waiting, own), 3)  # a place lapses in five seconds
     await answer(own, "t3", "Paris", question=user_message("third"))
     assert contents((await own.read()).messages)[-2:] == ["third", "Paris"]
+
+
+async def test_a_question_that_waits_goes_with_its_session(redis_server: Any, namespace: str) -> None:
+    """It was asked before: behind a forget, it would begin the session of its owner anew."""
+    connect = partial(Memory.connect, redis_server.url, namespace=namespace)
+    async with connect() as one, connect() as two, connect() as third:
+        running, waiting = (memory.session("s", owner="ann") for memory in (one, two))
+
+        async def run() -> None:
+            async with running.turn(ASK, id="t1") as turn:
+                while True:
+                    await turn.write("Par")
+                    await asyncio.sleep(0.01)
+
+        first = asyncio.create_task(run())
+        await until(running.exists)
+        second = asyncio.create_task(answer_later(waiting))
+        await until(partial(has_waiting, running, 1))
+        assert (await third.forget(owner="ann")).session_count == 1
+        with pytest.raises(Conflict) as refused:
+            await second
+        assert refused.value.cleared
+        with pytest.raises(TurnLost):
+            await first
+        assert not await running.exists()
+        await answer_later(waiting)  # asked anew
 
 
 async def test_a_turn_that_begins_as_its_caller_leaves_may_begin_again(own: Session, proxy: Proxy) -> None:

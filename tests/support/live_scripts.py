@@ -59,7 +59,7 @@ _APPENDED = {
     "request": " ".join(map(str, (REQUEST | {"expect": "@"}).values())),
     "token": bytes(22) + b"newepoch",
 }
-BEGIN: dict[str, Any] = _APPENDED | {"begun": f"{NAME} {HOLDER} - {LEASE_MS} 8 - -"}
+BEGIN: dict[str, Any] = _APPENDED | {"begun": f"{NAME} {HOLDER} - {LEASE_MS} 8 - - 0"}
 """A turn without a message."""
 APPEND: dict[str, Any] = _APPENDED | {
     "turned_to": f"{GENERATION} {HOLDER} 0 {LEASE_MS} 0 0 - 0",
@@ -104,13 +104,14 @@ async def begin(
     ticket: str = "-",
     places_limit: int = 2,
     again: tuple[Any, Any] = ("-", "-"),
+    waited: int = 0,
     sets: dict[str, Any] | None = None,
     token: bytes | None = None,
     **changed: Any,
 ) -> Any:
     """Run begin_turn.lua, and return its reply."""
     tail, arguments = _arguments(contents, sets or {}, token or token_of(begin_name(name, holder)), changed)
-    begun = f"{name} {holder} {ticket} {LEASE_MS} {places_limit} {again[0]} {again[1]}"
+    begun = f"{name} {holder} {ticket} {LEASE_MS} {places_limit} {again[0]} {again[1]} {waited}"
     return await lua.run("begin_turn", *tail, begun=begun, **arguments)
 
 

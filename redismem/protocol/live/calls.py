@@ -67,6 +67,7 @@ def begin_turn(
     turn_id: str,
     holder: str,
     ticket: str | None,
+    has_waited: bool = False,
     again: TurnRecord | None,
 ) -> Call[Begun]:
     """Build a call that begins a turn: it appends the question, starts the lease and the log, and reads the context.
@@ -78,6 +79,7 @@ def begin_turn(
         turn_id: The caller's id of the turn. The session begins a turn of an id once.
         holder: The process that writes the turn, from `new_holder`. A later call with the same one finds its turn.
         ticket: Names the place of this turn in the line of waiting ones; None means that it does not wait.
+        has_waited: True if an earlier call got a place in the line: the question goes with the session.
         again: The record of a turn of this id that failed or was lost without a reply. Its question is the newest
             message of the session: it is not appended again.
 
@@ -90,7 +92,8 @@ def begin_turn(
     Decoding raises:
         TurnBusy: another turn runs, or waits before this one.
         TurnKnown: the turn runs, or has ended.
-        Conflict: with `again`, the question is not there any more; or the session is not as `expect` says.
+        Conflict: with `again`, the question is not there any more; or the session is not as `expect` says; or it was
+            cleared while the turn waited.
         TurnLost: the turn was lost while a full Redis read the context.
         CorruptSession: the session cannot be read.
     """
@@ -100,7 +103,9 @@ def begin_turn(
         raise InvalidMessage("a turn needs a message", calls.keys.session_id)
     name, settings = turn_name(turn_id).hex(), calls.settings
     seqs = ("-", "-") if again is None else (again.first_seq, again.last_seq)
-    begun = _words(name, holder, ticket or layout.NONE, lease_ms(settings), settings.max_waiting_turns, *seqs)
+    begun = _words(
+        name, holder, ticket or layout.NONE, lease_ms(settings), settings.max_waiting_turns, *seqs, int(has_waited)
+    )
     named: AppendOptions = {**options, "id": question_id(turn_id)}
     made = calls.encode_append(() if again is not None else messages, **named)
     append, keys = _turn_append(calls, made, "begin_turn", made.token[:NAME_BYTES], begun), calls.keys

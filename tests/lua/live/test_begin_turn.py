@@ -176,6 +176,14 @@ async def test_another_turn_is_busy_without_a_place_in_the_line(lua: Scripts) ->
     assert await lua.read_namespace() == before
 
 
+async def test_a_question_that_has_waited_does_not_begin_its_session_anew(lua: Scripts) -> None:
+    with pytest.raises(ResponseError, match=r"^CONFLICT 0 cleared$"):
+        await begin(lua, "a", ticket="aa", waited=1)
+    assert await lua.read_namespace() == {}
+    await lua.append("a", nonce=NONCE)
+    assert await begin(lua, "b", ticket="aa", waited=1)
+
+
 async def wait(lua: Scripts, ticket: str, now_ms: int = NOW_MS) -> str:
     """Try to begin a turn that waits in line, and return the refusal."""
     with pytest.raises(ResponseError) as refused:

@@ -183,6 +183,7 @@ def test_a_begin_has_its_values_in_the_order_of_the_header() -> None:
         "places_limit": str(SETTINGS.max_waiting_turns),
         "again_first": "3",
         "again_last": "4",
+        "waited": "0",
     }
     assert given(beginning())["begun"].split()[2::3] == ["-", "-"]
     for script in ("begin_turn", "append_turn"):
