@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import Annotated, Any
 
@@ -14,7 +15,8 @@ from redismem.session.session import Session
 from redismem.web.access import Caller
 from redismem.web.api.appends import append_id
 from redismem.web.api.clients import BODY, Busy
-from redismem.web.api.sessions import Owner, TheCaller, TheService
+from redismem.web.api.sessions import Owner, TheCaller, TheService, caller_of
+from redismem.web.api.streams import wait_for_disconnect
 from redismem.web.api.turn_streams import OpenTurn, answer_turn, describe, opened, peek, respond, until_end
 from redismem.web.api.turns import Key
 from redismem.web.chat.chat import Question
@@ -50,11 +52,12 @@ async def create_response(
     turn = await answer_turn(service, caller, session, question, owner)
     if asked.wants_stream:
         return await respond(service, caller, session, turn, _FORMAT)
-    return await _respond_whole(service, caller, session, turn, is_whole=not asked.is_background)
+    return await _respond_whole(request, service, session, turn, is_whole=not asked.is_background)
 
 
 @router.get("/{response_id}", response_class=Response, responses=_ANSWERS)
 async def get_response(
+    request: Request,
     response_id: ResponseId,
     service: TheService,
     caller: TheCaller,
@@ -66,17 +69,17 @@ async def get_response(
     session, turn, is_running = await _find(service, caller, response_id, owner)
     if stream:
         return await respond(service, caller, session, turn, _FORMAT, starting_after=starting_after)
-    return await _respond_whole(service, caller, session, turn, is_whole=not is_running)
+    return await _respond_whole(request, service, session, turn, is_whole=not is_running)
 
 
 @router.post("/{response_id}/cancel", response_class=Response, responses=_ANSWERS)
 async def cancel_response(
-    response_id: ResponseId, service: TheService, caller: TheCaller, owner: Owner = None
+    request: Request, response_id: ResponseId, service: TheService, caller: TheCaller, owner: Owner = None
 ) -> Response:
     """Stop a response that is in progress, on whichever server, and return it with its output so far."""
     session, turn, _ = await _find(service, caller, response_id, owner)
     await session.stop("cancelled", turn=turn.turn_id)
-    return await _respond_whole(service, caller, session, turn, is_whole=True)
+    return await _respond_whole(request, service, session, turn, is_whole=True)
 
 
 async def _find(
@@ -96,19 +99,28 @@ async def _find(
 
 
 async def _respond_whole(
-    service: Service, caller: Caller, session: Session, turn: OpenTurn, *, is_whole: bool
+    request: Request, service: Service, session: Session, turn: OpenTurn, *, is_whole: bool
 ) -> Response:
-    """Answer with the response: once its turn has ended, or as it begins."""
-    place = service.take_place(caller, StreamKind.CHAT)
+    """Answer with the response: once its turn has ended, or as it begins. A client that leaves keeps no place."""
+    place = service.take_place(caller_of(request), StreamKind.CHAT)
+    telling = asyncio.create_task(_tell_whole(service, session, turn, is_whole=is_whole))
+    gone = asyncio.create_task(wait_for_disconnect(request.receive))
     try:
-        events, first = await peek(turn.events)
-        if first is None:
-            raise Problem("not_found", "this session has no such response")
-        stream = ResponsesStream(await describe(service, session, turn, first, _FORMAT))
-        async for event_id, event in until_end(events):
-            stream.convert(event_id, event)
-            if not is_whole:
-                break
+        await asyncio.wait((telling, gone), return_when=asyncio.FIRST_COMPLETED)
+        return await telling if telling.done() else Response(status_code=204)  # nobody reads it
     finally:
+        telling.cancel()
+        gone.cancel()
         place.leave()
+
+
+async def _tell_whole(service: Service, session: Session, turn: OpenTurn, *, is_whole: bool) -> Response:
+    events, first = await peek(turn.events)
+    if first is None:
+        raise Problem("not_found", "this session has no such response")
+    stream = ResponsesStream(await describe(service, session, turn, first, _FORMAT))
+    async for event_id, event in until_end(events):
+        stream.convert(event_id, event)
+        if not is_whole:
+            break
     return Json(stream.response() | {"background": not is_whole})

@@ -72,7 +72,7 @@ class EventStream(Response):
     async def _run(self, place: OpenStream, receive: Any, send: Any) -> None:
         """Send frames until they end, the client leaves or the key is revoked. Raises TimeoutError, CutOff."""
         sending = asyncio.create_task(self._send_all(send))
-        gone = asyncio.create_task(_wait_for_disconnect(receive))
+        gone = asyncio.create_task(wait_for_disconnect(receive))
         stopping = asyncio.create_task(self._service.stopping.wait() if self._ends_at_stop else asyncio.Event().wait())
         waits = (sending, gone, stopping, place.revoked)
         try:
@@ -125,6 +125,7 @@ class EventStream(Response):
             self._writing.reschedule(asyncio.get_running_loop().time() + _LAST_WRITE_S)
 
 
-async def _wait_for_disconnect(receive: Any) -> None:
+async def wait_for_disconnect(receive: Any) -> None:
+    """Wait until the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

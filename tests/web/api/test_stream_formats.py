@@ -133,6 +133,28 @@ async def test_a_response_is_created_read_and_resumed_by_its_numbers(servers: Se
         assert (await first.ask("GET", f"/openai/responses/{unknown}")).json()["code"] == "not_found"
 
 
+async def test_a_client_that_leaves_before_its_whole_response_keeps_no_place(
+    servers: Servers, provider: Provider
+) -> None:
+    first, _ = servers
+    provider.mode = "hang"
+    streams = first.service.streams
+    headers = {"Idempotency-Key": "t"}
+    leaving = [asyncio.create_task(first.ask("POST", "/openai/responses", json=CREATE, headers=headers)) for _ in "abc"]
+
+    async def has(count: int) -> bool:
+        return streams.streams_count == count
+
+    await until(partial(has, 3))
+    for each in leaving:
+        each.cancel()
+    await until(partial(has, 0))
+    assert streams.answers_count == 1
+    provider.release()
+    answer = await first.ask("POST", "/openai/responses", json=CREATE, headers=headers)
+    assert answer.json()["output"][0]["content"][0]["text"] == TEXT
+
+
 async def test_a_response_in_the_background_is_cancelled_on_another_server(
     servers: Servers, provider: Provider
 ) -> None:
