@@ -254,9 +254,9 @@ class Unconfirmed(RedismemError):
 class TurnBusy(RedismemError):
     """Another turn of the session runs, or waits before this one. Nothing was written.
 
-    `turn` is the generation of the running turn. `left_ms` is the time until its lease ends: by then the
-    turn has ended, or another process ends it. `may_wait` is False if it cannot even wait: too many turns wait already,
-    or it would wait for itself.
+    `turn` is the generation of the running turn. `left_ms` is what is left of its lease, which a living turn extends.
+    After a crash, another process ends the turn within a lease and a half and 2 s. `may_wait` is False if it cannot
+    even wait: too many turns wait already, or it would wait for itself.
     """
 
     def __init__(

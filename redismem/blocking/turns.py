@@ -103,9 +103,11 @@ class Turn:
     def __init__(self, session: SessionTurns, twin: turns.Turn) -> None:
         self._session = session
         self._twin = twin
+        self._is_entered = False
 
     def __enter__(self) -> Self:
         self._session.run(lambda _: self._twin.__aenter__())
+        self._is_entered = True
         return self
 
     def __exit__(
@@ -121,7 +123,8 @@ class Turn:
 
     @property
     def context(self) -> Context:
-        """The context after the question, as `append_and_read` returns it."""
+        """The context after the question, as `append_and_read` returns it. There is none before the block."""
+        self._check_entered()
         return self._twin.context
 
     @property
@@ -183,7 +186,12 @@ class Turn:
         """Change the state together with the end of the turn, see `redismem.Turn.finish`."""
         self._twin.finish(**changes)
 
+    def _check_entered(self) -> None:
+        if not self._is_entered:
+            raise RuntimeError("enter the turn first: with session.turn(…) as turn")
+
     def _check(self) -> None:
+        self._check_entered()
         if self._twin.is_lost:
             raise refusals.lost(self._twin.session_id)
         if self._twin.stop_reason:

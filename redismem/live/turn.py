@@ -30,6 +30,7 @@ Outcome = Literal["", "done", "stopped", "failed", "lost"]
 
 _PAUSE_S = 0.1
 _ACTIVE_S = 60.0
+_NOT_ENTERED = "enter the turn first: async with session.turn(…) as turn"
 CANCELLED, CLOSED, MODEL_FAILED = "cancelled", "closed", "the model failed"
 
 
@@ -63,6 +64,7 @@ class Turn:
         """The reason of an outcome other than done."""
         self.reply_seq = 0
         """The seq of the reply, once the block has ended; 0 without a reply."""
+        self._context: Context | None = None
         self._changes: StateChanges = {}
         self._unconfirmed: Unconfirmed | None = None
         self._appends_count = 0
@@ -75,8 +77,7 @@ class Turn:
 
     async def __aenter__(self) -> Self:
         begun = await self._beginning.begin()
-        self.context: Context = begun.context
-        """The context after the question, as `append_and_read` returns it."""
+        self._context = begun.context
         self._keep_task()
         self._live = live_of(self._host.store)
         limit_bytes = self._host.store.settings.max_turn_bytes
@@ -87,6 +88,13 @@ class Turn:
         self._live.begin(self._writing)
         self._keeping = None if begun.is_local else asyncio.create_task(self._keep_active(begun.kept_s))
         return self
+
+    @property
+    def context(self) -> Context:
+        """The context after the question, as `append_and_read` returns it. There is none before the block."""
+        if self._context is None:
+            raise RuntimeError(_NOT_ENTERED)
+        return self._context
 
     @property
     def session_id(self) -> str:
@@ -125,7 +133,7 @@ class Turn:
             InvalidMessage: The event has another form, or is not JSON.
             TooLarge: The events of the turn exceed `max_turn_bytes`.
             TurnLost: The turn is lost, and the block goes on though it was cancelled.
-            RuntimeError: The block has ended.
+            RuntimeError: The block has not begun, or has ended.
         """
         self._check_running()
         if self._task is None or self._task.done():
@@ -163,7 +171,8 @@ class Turn:
     def finish(self, **changes: Unpack[StateChanges]) -> None:
         """Change the state together with the end of the turn, all or nothing.
 
-        `waiting="city"` says that the agent now waits for a person: the answer begins the next turn.
+        `waiting="city"` says that the agent now waits for a person: the answer begins the next turn. A turn that is not
+        done, because it was stopped or its block raised, changes nothing.
 
         Raises:
             TypeError: A change is unknown.
@@ -217,7 +226,7 @@ class Turn:
         reply = [Message("assistant", text, metadata=metadata)] if text else []
         end = TurnEnd(outcome, reason, self.usage, bool(reply))
         try:
-            receipt = await self._append(reply, self._changes, end)
+            receipt = await self._append(reply, self._changes if outcome == "done" else {}, end)
         except (TurnLost, StoreUnavailable):
             self._fail("lost", "lost")
             raise
@@ -335,6 +344,8 @@ class Turn:
     def _check_running(self) -> None:
         if self._is_exiting:
             raise RuntimeError("the block of this turn has ended")
+        if self._context is None:
+            raise RuntimeError(_NOT_ENTERED)
         if self.is_lost:
             raise refusals.lost(self._host.id)
 

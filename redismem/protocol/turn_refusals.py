@@ -8,7 +8,7 @@ from redismem.protocol.layout import TURN_HAS_REPLY, turn_outcome
 
 def busy(session_id: str | None, generation: str, left_ms: int) -> TurnBusy:
     """Return the error of a turn that cannot begin, because another one runs."""
-    text = f"another turn of the session runs; its lease ends in {left_ms} ms"
+    text = f"another turn of the session runs; {left_ms} ms are left of its lease, which a living turn extends"
     return TurnBusy(text, session_id, generation, left_ms)
 
 

@@ -67,8 +67,9 @@ def check_stored(
     known: Iterable[Message],
     session_id: str | None,
     seqs_count: int | None = None,
+    fault: str = "the append id was used before, for other messages",
 ) -> None:
-    """Compare messages with those at the seqs of their id, as far as these are known. Raises IdReused."""
+    """Compare messages with those at the seqs of their id, as far as these are known. Raises IdReused with `fault`."""
     first_seq, last_seq = seqs
     stored = {
         message.seq: message
@@ -84,7 +85,7 @@ def check_stored(
         when = f" at {moment(stored_ms).isoformat(timespec='seconds')}" if stored_ms else ""
         where = f"{first_seq} to {last_seq}" if last_seq > first_seq else f"{first_seq}"
         raise IdReused(
-            f"the append id was used before, for other messages: {where}{when}; nothing was written",
+            f"{fault}: {where}{when}; nothing was written",
             session_id,
             first_seq,
             last_seq,

@@ -249,7 +249,8 @@ class Turns:
         stored: list[Message] = []
         with contextlib.suppress(SessionNotFound, StoreUnavailable, CorruptSession):
             stored = await self._session.messages(len(messages), last_seq + 1, include_originals=True)
-        check_stored(messages, (first_seq, last_seq), stored, self.id)
+        fault = "the turn id was used before, for another question"
+        check_stored(messages, (first_seq, last_seq), stored, self.id, fault=fault)
 
     async def reply(self, seq: int) -> Message | None:
         """Return a message; `None` if the session does not keep it any more."""

@@ -182,6 +182,8 @@ def test_a_blocking_caller(redis_server: Any, namespace: str, place: str) -> Non
     url = redis_server.url if place == "a server" else "memory://"
     with blocking.Memory.connect(url, namespace=namespace) as memory:
         session = memory.session("user-42")
+        with pytest.raises(RuntimeError, match=r"first: with session\.turn"):
+            session.turn(ASK, id="t1").write("Par")
         with session.turn(ASK, id="t1") as turn:
             assert contents(turn.context.messages) == [ASK["content"]]
             events: list[Any] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 from typing import Any
 
@@ -148,7 +149,7 @@ async def test_a_known_id_has_one_question_and_one_reply(own: Session, other: Se
         async with other.turn(ASK, id="t1", when_busy="wait"):
             pytest.fail("twice")
     assert (known.value.how, known.value.outcome, known.value.reply_seq) == ("ended", "done", 2)
-    with pytest.raises(IdReused):
+    with pytest.raises(IdReused, match="the turn id was used before, for another question: 1"):
         async with other.turn(user_message("something else"), id="t1"):
             pytest.fail("another question")
     assert contents((await own.read()).messages) == [ASK["content"], "Paris"]
@@ -190,6 +191,32 @@ async def test_messages_of_a_turn_are_stored_at_once_and_replace_the_text(own: S
     assert [event["type"] for event in await events_of(other, turn="t1")] == [
         "message", "text", "message", "text", "message", "end",
     ]  # fmt: skip
+
+
+async def test_only_a_turn_that_is_done_makes_the_changes_of_finish(own: Session, other: Session) -> None:
+    async with own.turn(ASK, id="t1") as stopped:
+        await stopped.write("Shall I refund?")
+        stopped.finish(waiting="approval", plan={"tool_calls": []})
+        assert await other.stop(turn="t1")
+        await asyncio.wait_for(asyncio.Event().wait(), 20)
+    failed = own.turn(ASK, id="t2")
+    with contextlib.suppress(LookupError):
+        async with failed:
+            failed.finish(waiting="approval")
+            raise LookupError
+    assert (stopped.outcome, failed.outcome) == ("stopped", "failed")
+    state = (await other.read()).state
+    assert (state.waiting_for_param, state.plan) == (None, None)
+    assert contents((await other.read()).messages) == [ASK["content"], "Shall I refund?", ASK["content"]]
+
+
+async def test_a_turn_that_is_not_entered_says_so(own: Session) -> None:
+    turn = own.turn(ASK, id="t1")
+    with pytest.raises(RuntimeError, match=r"async with session\.turn"):
+        _ = turn.context
+    with pytest.raises(RuntimeError, match=r"async with session\.turn"):
+        await turn.write("Paris")
+    assert not await own.exists()
 
 
 async def test_what_is_said_during_an_append_follows_it(own: Session, other: Session) -> None:

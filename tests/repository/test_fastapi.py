@@ -37,12 +37,12 @@ def test_a_retry_asks_no_model_again_and_no_other_user_gets_in(
     names["call_my_model"] = call_my_model
 
     def post(user: str, text: str = "Where is it?", chat: str = "c-1") -> tuple[int, Any]:
-        words = {"turn_id": "t-1", "text": text}
-        answer = client.post(f"/chats/{chat}/turns", params=words, headers={"x-user": user})
+        words = {"id": "t-1", "text": text}
+        answer = client.post(f"/chats/{chat}/turns", json=words, headers={"cookie": f"user={user}"})
         return answer.status_code, answer.json()
 
     def listen(after: str = "") -> tuple[list[str], list[Any]]:
-        headers = {"x-user": "ann"} | ({"last-event-id": after} if after else {})
+        headers = {"cookie": "user=ann"} | ({"last-event-id": after} if after else {})
         told = client.get("/chats/c-1/turns/t-1", headers=headers).text
         ids, data = (re.findall(rf"^{name}: (.*)$", told, re.MULTILINE) for name in ("id", "data"))
         return ids, [json.loads(each) for each in data]
@@ -54,7 +54,9 @@ def test_a_retry_asks_no_model_again_and_no_other_user_gets_in(
         assert (events[-1]["type"], events[-1]["outcome"]) == ("end", "done")
         assert listen(ids[0]) == (ids[1:], events[1:])
         assert next(answers) == "Said otherwise."
-        assert client.post("/chats/c-1/turns/t-1/stop", headers={"x-user": "ann"}).json() is False
+        assert client.post("/chats/c-1/turns/t-1/stop", headers={"cookie": "user=ann"}).json() is False
+        nonsense = {"cookie": "user=ann", "last-event-id": "nonsense"}
+        assert client.get("/chats/c-1/turns/t-1", headers=nonsense).status_code == 422
         refused = [post("ben"), post("ann", "What else?"), post("ann", chat="x" * 999)]
     assert [status for status, _ in refused] == [403, 422, 422]
     assert not re.search("It is sent|c-1|ann", str(refused))

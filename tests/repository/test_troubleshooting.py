@@ -88,9 +88,8 @@ def unquoted_warnings(page: str) -> Iterator[str]:
 
 def test_every_public_error_is_explained() -> None:
     assert missing_errors(PAGE) == set()
-    wrong = PAGE.replace("| `IdReused` | `the append id was", "| `IdReused` | the append id was").replace(
-        "`, `the id was", ""
-    )
+    wrong = PAGE.replace("| `IdReused` | `the append id was", "| `IdReused` | the append id was")
+    wrong = wrong.replace("`, `the turn id was", "").replace("`, `the id was", "")
     assert missing_errors(wrong) == {"IdReused"}
 
 

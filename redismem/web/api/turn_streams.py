@@ -127,10 +127,14 @@ async def respond(
         return Response(status_code=204)
     described = await describe(service, session, turn, first, format)
     stream = open_stream(format, replace(described, starting_after=starting_after, kept=kept))
-    names = {TURN_ID: turn.turn_id} if turn.turn_id.isascii() and turn.turn_id.isprintable() else {}
-    headers = {**stream.content_headers, **names}
+    headers = {**stream.content_headers, **name_turn(turn.turn_id)}
     told, is_elsewhere = partial(frames, events, stream), not service.chat.is_answering(caller.namespace, session.id)
     return EventStream(service, caller, StreamKind.CHAT, told, ends_at_stop=is_elsewhere, headers=headers)
+
+
+def name_turn(turn_id: str) -> dict[str, str]:
+    """Return the header that names a turn. An id that no header can hold has none."""
+    return {TURN_ID: turn_id} if turn_id.isascii() and turn_id.isprintable() else {}
 
 
 async def peek(events: Events) -> tuple[Events, tuple[str, Any] | None]:

@@ -12,7 +12,7 @@ from redismem.web.api import turn_schemas as schemas
 from redismem.web.api.appends import append_id
 from redismem.web.api.sessions import Owner, TheCaller, TheService, TheSession, check_owner
 from redismem.web.api.streams import STREAM
-from redismem.web.api.turn_streams import OpenTurn, answer_turn, respond
+from redismem.web.api.turn_streams import OpenTurn, answer_turn, name_turn, respond
 from redismem.web.chat.chat import Question
 from redismem.web.http.json import Json
 
@@ -43,7 +43,7 @@ async def begin_turn(
     turn = await answer_turn(service, caller, session, question, owner)
     if "respond-async" in prefer:
         path = f"/v1/sessions/{quote(session.id, safe='')}/turns/current?turn={quote(turn_id, safe='')}&format={format}"
-        return Json({"session_id": session.id, "turn": turn_id}, 202, {"location": path})
+        return Json({"session_id": session.id, "turn": turn_id}, 202, {"location": path, **name_turn(turn_id)})
     return await respond(service, caller, session, turn, format)
 
 
@@ -69,7 +69,8 @@ async def follow_turn(
 
 
 @router.post("/current/stop", response_model=schemas.TurnStopped)
-async def stop_turn(session: TheSession, named: schemas.TurnStop, owner: Owner = None) -> Response:
+async def stop_turn(session: TheSession, named: schemas.TurnStop | None = None, owner: Owner = None) -> Response:
     """Stop the running turn, on whichever server it runs. The text so far is stored as an incomplete reply."""
     await check_owner(session, owner)
+    named = named or schemas.TurnStop()
     return Json({"stopped": await session.stop(named.reason, turn=named.turn)})

@@ -130,6 +130,7 @@ async def test_while_a_turn_runs_another_is_refused_waits_or_interrupts(servers:
     in_background = {"Prefer": "respond-async"}
     begun = await first.ask("POST", PATH, json=ASKED, headers={"Idempotency-Key": "t1", **in_background})
     assert (begun.status_code, begun.json()) == (202, {"session_id": "s", "turn": "t1"})
+    assert begun.headers["turn-id"] == "t1"
     busy = await second.ask("POST", PATH, json={"message": "and?"}, **key("t2"))
     assert (busy.status_code, busy.json()["code"]) == (409, "turn_running")
     assert 0 <= busy.json()["left_ms"] <= 1_000
@@ -137,7 +138,7 @@ async def test_while_a_turn_runs_another_is_refused_waits_or_interrupts(servers:
     waiting = asyncio.create_task(
         read_events(second.client, PATH, json={"message": "and?", "when_busy": "wait"}, **key("t2"))
     )
-    assert (await first.ask("POST", f"{CURRENT}/stop", json={})).json() == {"stopped": True}
+    assert (await first.ask("POST", f"{CURRENT}/stop")).json() == {"stopped": True}
     assert said(await waiting) == TEXT
     assert "stopped" in (await second.ask("GET", begun.headers["location"])).text
     await first.ask("POST", PATH, json=ASKED, headers={"Idempotency-Key": "t3", **in_background})
