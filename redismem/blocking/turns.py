@@ -174,17 +174,23 @@ class Turn:
 
         Also raises the errors of the async method.
         """
-        self._check()
-        self._session.run(lambda _: self._twin.write(said))
+        self._run(lambda _: self._twin.write(said))
 
     def append(self, *messages: Message | Shape, **changes: Unpack[StateChanges]) -> Receipt:
         """Store whole messages now, see `redismem.Turn.append`. Also raises TurnStopped and TurnLost."""
-        self._check()
-        return self._session.run(lambda _: self._twin.append(*messages, **changes))
+        return self._run(lambda _: self._twin.append(*messages, **changes))
 
     def finish(self, **changes: Unpack[StateChanges]) -> None:
         """Change the state together with the end of the turn, see `redismem.Turn.finish`."""
         self._twin.finish(**changes)
+
+    def _run(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        self._check()
+        try:
+            return self._session.run(work)
+        except RuntimeError:
+            self._check()  # a stop cancels what runs
+            raise
 
     def _check_entered(self) -> None:
         if not self._is_entered:
