@@ -22,7 +22,6 @@ from redismem.originals.blocks import (
     split_into_blocks,
 )
 from redismem.originals.dictionaries import Dictionary
-from redismem.text.data_runs import replace_data
 
 if TYPE_CHECKING:
     from redismem.originals.signatures import Signature
@@ -38,6 +37,7 @@ def searchable_texts(message: Message) -> list[str]:
     if is_gap(message):
         return []
     from redismem.originals.signatures import TEXT_CHARS  # stems and texts cost a cold start, and no append needs them
+    from redismem.text.data_runs import replace_data
     from redismem.text.plain import pieces
 
     visible = message.visible
