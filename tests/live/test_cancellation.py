@@ -209,9 +209,16 @@ async def test_a_listener_names_the_owner_also_beside_the_writer(redis_server: A
 
 async def test_who_joins_others_hears_of_a_turn_that_has_just_begun(own: Session, other: Session) -> None:
     """A feed that others keep open may not know it yet."""
+    heard: list[dict[str, Any]] = []
+
+    async def listen() -> list[dict[str, Any]]:
+        async for _, event in other.follow():
+            heard.append(event)
+        return heard
+
     async with own.turn(ASK, id="t1"):
-        first = asyncio.create_task(events_of(other))
-        await until(lambda: len(other._store.lives) == 1)
+        first = asyncio.create_task(listen())
+        await until(lambda: heard)
         pending = [asyncio.create_task(events_of(other, turn="t1")) for _ in range(3)]
     for events in await asyncio.gather(first, *pending):
         assert events[-1]["type"] == "end"
