@@ -68,6 +68,9 @@ class Asker:
             async with limit:
                 given = await asyncio.wrap_future(answer)
                 return self._check(await run_callback(lambda: given) if inspect.isawaitable(given) else given)
+        except asyncio.CancelledError:
+            answer.add_done_callback(_close)
+            raise
         except Exception as error:
             raise self._failure(error, answer, is_late=limit.expired()) from None
 
@@ -136,6 +139,12 @@ def _place_of(error: Exception) -> str:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return name if trace is None else f"{name} in {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+
+
+def _close(answer: Future[Any]) -> None:
+    """Close a coroutine that nobody awaits any more."""
+    if not answer.cancelled() and answer.exception() is None and inspect.iscoroutine(given := answer.result()):
+        given.close()
 
 
 def _in_a_thread(call: Callable[[], Any]) -> Future[Any]:
