@@ -191,7 +191,7 @@ class Beginning:
         writing = live.running.get(self.host.id)
         if writing is None:
             return
-        if live.bodies[self.host.id] is asyncio.current_task():
+        if writing.body is asyncio.current_task():
             raise refusals.nested(self.host.id, writing.field.generation)
         if writing.is_local:
             if writing.field.name == turn_name(self.turn_id).hex():

@@ -82,7 +82,7 @@ async def _follow_feed(
                 yield each
         elif at is not None:
             yield NO_ID, RESET
-    elif field.status == "running" or at is not None or name is not None:
+    elif field.is_running or at is not None or name is not None:
         async for each in _tell_on(host, feed, field, log, offset):
             yield each
 
@@ -134,8 +134,7 @@ async def _tell_stored(
         return
     reply = await host.reply(record.reply_seq) if record.reply_seq else None
     for event in [] if reply is None else reply_events(reply):
-        if event["type"] != "end":
-            yield NO_ID, event
+        yield NO_ID, event
     reason = "" if reply is None or not isinstance(reply.metadata, dict) else str(reply.metadata.get("incomplete", ""))
     end = {"type": "end", "outcome": record.outcome, "reason": reason, "seq": record.reply_seq or None, "usage": None}
     yield NO_ID, end

@@ -30,8 +30,6 @@ class Live:
         self.subscriptions = Subscriptions(store.transport, store.availability.reply_timeout_s)
         self.running: dict[str, Writing] = {}
         """The running turn of each session that this process writes."""
-        self.bodies: dict[str, asyncio.Task[object] | None] = {}
-        """The task in which the body of a running turn began, by session."""
         self._feeds: dict[str, Feed] = {}
         self._heard: set[bytes] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -41,7 +39,7 @@ class Live:
     def begin(self, writing: Writing) -> None:
         """Keep a turn that this process has begun."""
         self.running[writing.keys.session_id] = writing
-        self.bodies[writing.keys.session_id] = asyncio.current_task()
+        writing.body = asyncio.current_task()
         if not writing.is_local:
             self.writer.add(writing)
             self._hear_stops(writing.keys.shard.stops)
@@ -50,7 +48,7 @@ class Live:
         """Keep a turn no longer."""
         self.writer.remove(writing)
         if self.running.get(writing.keys.session_id) is writing:
-            del self.running[writing.keys.session_id], self.bodies[writing.keys.session_id]
+            del self.running[writing.keys.session_id]
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 

@@ -62,8 +62,8 @@ def ends_event(content: bytearray, offset: int) -> bool:
 
 
 def parse_event_id(event_id: str) -> tuple[str, int] | None:
-    """Return generation and offset of an event id; None if it is none."""
-    generation, _, offset = event_id.rpartition(".")
-    if not 0 < len(generation) <= 40 or not offset.isascii() or not offset.isdigit() or len(offset) > 10:
+    """Return the name before the offset of an event id, such as a generation, and the offset; None if it is no id."""
+    name, _, offset = event_id.rpartition(".")
+    if not name or not offset.isascii() or not offset.isdigit() or len(offset) > 10:
         return None
-    return generation, int(offset)
+    return name, int(offset)

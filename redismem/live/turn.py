@@ -220,7 +220,7 @@ class Turn:
     async def _end_alone(self, outcome: Outcome, reason: str) -> None:
         text = join_text(self._writing.said)
         if self.is_lost:
-            self._fail("lost", "lost")
+            self.outcome, self.reason = "lost", "lost"
             raise refusals.lost(self._host.id)
         metadata = {**self.metadata, **({} if outcome == "done" else {"incomplete": reason})}
         reply = [Message("assistant", text, metadata=metadata)] if text else []
@@ -228,18 +228,15 @@ class Turn:
         try:
             receipt = await self._append(reply, self._changes if outcome == "done" else {}, end)
         except (TurnLost, StoreUnavailable):
-            self._fail("lost", "lost")
+            self.outcome, self.reason = "lost", "lost"
             raise
         except RedismemError as refused:
-            self._fail("failed", f"not stored: {type(refused).__name__}")
+            self.outcome, self.reason = "failed", f"not stored: {type(refused).__name__}"
             await self._append([], {}, TurnEnd("failed", self.reason, None, has_reply=False))
             raise
         self.outcome, self.reason = outcome, reason
         self.reply_seq = receipt.last_seq if reply else 0
         self._raise_unconfirmed()
-
-    def _fail(self, outcome: Outcome, reason: str) -> None:
-        self.outcome, self.reason = outcome, reason
 
     async def _append_alone(self, messages: Sequence[Message | Shape], changes: StateChanges) -> Receipt:
         async with self._appending:  # its number identifies an append

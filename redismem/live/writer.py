@@ -116,7 +116,6 @@ class Writer:
                     self._sent_s[writing] = now_s
             replies = await self._store.run(write_turns(self._store.settings, self._store.clock, writes))
             for writing, reply in zip(batch, replies, strict=True):
-                writing.is_in_flight = False
                 writing.acknowledge(reply)
         except Exception as error:  # a defect must not silence the turns
             is_away = True
@@ -133,13 +132,11 @@ class Writer:
 
     def _note_failure(self, batch: list[Writing], error: Exception) -> None:
         if not all(writing.is_away for writing in batch):
-            kind, is_known = type(error).__name__, isinstance(error, RedismemError)
+            kind = type(error).__name__
             extra = facts(op="write_turns", error=kind, namespace=self._store.keys.namespace)
-            text, level = "Redis does not take the events of %d running turns: %s", logging.WARNING
-            reason = error.text if isinstance(error, RedismemError) else kind
-            log.log(level if is_known else logging.ERROR, text, len(batch), reason, extra=extra)
+            level, reason = (logging.WARNING, error.text) if isinstance(error, RedismemError) else (logging.ERROR, kind)
+            log.log(level, "Redis does not take the events of %d running turns: %s", len(batch), reason, extra=extra)
         for writing in batch:
-            writing.is_in_flight = False
             writing.needs_beat = True
             writing.note_away()
 

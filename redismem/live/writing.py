@@ -56,6 +56,8 @@ class Writing:
         self.said: list[str] = []
         """The text since the last append, which the reply will contain."""
         self.settled = asyncio.Event()
+        self.body: asyncio.Task[object] | None = None
+        """The task in which the block of the turn began."""
 
     @property
     def unacknowledged_bytes(self) -> int:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Unpack, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Unpack
 
 from redismem.concurrency.offload import run_both
 from redismem.context.context import Context
@@ -21,7 +21,7 @@ from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.protocol.call import Call
 from redismem.protocol.live.calls import look_up_turn, stop_turn
-from redismem.protocol.live.turns import turn_name
+from redismem.protocol.live.turns import check_reason, turn_name
 from redismem.protocol.session.append import AppendOptions, TurnOptions
 from redismem.protocol.session.calls import SessionCalls
 from redismem.session.background import PROJECT_TOKENS, Background, check_background
@@ -32,8 +32,6 @@ from redismem.store.store import Store
 if TYPE_CHECKING:
     from redismem.recall.owner.search import OwnerRecall
     from redismem.recall.recall import Recall
-
-_REASON_CHARS = 40
 
 
 class Conversation(Protocol):
@@ -138,7 +136,6 @@ class Turns:
             check_count("recall", recall)
         if recall_scope != "session":
             check_scope(recall_scope, self.calls.session_owner, self.id, has_budget=recall is not None)
-        self.calls.append(messages, cast(AppendOptions, options))  # refuses what cannot be stored
         extras = _Extras(recall, recall_scope, project, project_tokens)
         read, read_local = partial(self._read, messages, extras), partial(self._read_local, messages, extras)
         return Turn(Beginning(self, messages, id, options, when_busy, wait_s, read, read_local))
@@ -196,11 +193,9 @@ class Turns:
             turn: The id of the turn to stop, as in `Session.turn`. `None` stops whichever runs.
 
         Raises:
-            ValueError: The reason has another form.
-            InvalidMessage: The id is invalid.
+            InvalidMessage: The reason has another form, or the id is invalid.
         """
-        if not 0 < len(reason) <= _REASON_CHARS or not (reason.isascii() and reason.isprintable()):
-            raise ValueError(f"a reason has 1 to {_REASON_CHARS} printable ASCII characters")
+        check_reason(reason)
         name = None if turn is None else turn_name(turn)
         await self.check_owner()
         writing = find_running(self.store, self.id)
@@ -211,7 +206,7 @@ class Turns:
         if name is None:
             # A stop that is resent must not stop the next turn, so it names the turn that it means.
             running = (await self.store.run(look_up_turn(self.calls.keys, b""))).turn
-            if running is None or running.status != "running":
+            if running is None or not running.is_running:
                 return False
             generation = running.generation
         return await self.store.run(stop_turn(self.calls.keys, reason, generation=generation, name=name))

@@ -131,9 +131,8 @@ async def test_a_lost_turn_whose_block_goes_on_is_refused(own: Session, other: S
         async with own.turn(ASK, id="t1") as turn:
             await other.clear()
             with suppress(asyncio.CancelledError):
-                while True:
-                    await turn.write("x")
-                    await asyncio.sleep(0.001)
+                await turn.write("x")
+                await asyncio.Event().wait()
             for call in (turn.write("x"), turn.append(ASK)):
                 with pytest.raises(TurnLost):
                     await call

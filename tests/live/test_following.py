@@ -79,6 +79,17 @@ async def test_a_turn_whose_log_is_gone_is_told_from_its_reply(own: Session, oth
     assert [event["type"] for event in await events_of(other, after=event_id, turn="t1")] == ["reset", "text", "end"]
 
 
+async def test_a_stopped_turn_whose_log_is_gone_is_told_with_its_reason(own: Session, other: Session) -> None:
+    async with own.turn(ASK, id="t1") as turn:
+        await turn.write("Par")
+        await own.stop("enough")
+        await asyncio.Event().wait()
+    store = own._store
+    await store.transport.run([("DEL", store.keys.session(own.id).live)], 5)
+    events = await events_of(other, turn="t1")
+    assert (text_of(events), events[-1]["outcome"], events[-1]["reason"]) == ("Par", "stopped", "enough")
+
+
 async def test_who_resumes_a_turn_that_has_begun_again_is_told_it_anew(own: Session, other: Session) -> None:
     with pytest.raises(ZeroDivisionError):
         async with own.turn(ASK, id="t1"):

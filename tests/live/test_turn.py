@@ -241,9 +241,8 @@ async def test_a_cleared_session_ends_its_turn_as_lost(own: Session, other: Sess
         async with own.turn(ASK, id="t1") as turn:
             await turn.write("Par")
             await other.clear()
-            while True:
-                await turn.write("is")
-                await asyncio.sleep(0.01)
+            await turn.write("is")
+            await asyncio.Event().wait()
 
     with pytest.raises(TurnLost):
         await asyncio.wait_for(run(), 10)

@@ -44,17 +44,21 @@ async def test_a_question_that_waits_goes_with_its_session(redis_server: Any, na
     async with connect() as one, connect() as two, connect() as third:
         running, waiting = (memory.session("s", owner="ann") for memory in (one, two))
 
+        forgotten = asyncio.Event()
+
         async def run() -> None:
             async with running.turn(ASK, id="t1") as turn:
-                while True:
-                    await turn.write("Par")
-                    await asyncio.sleep(0.01)
+                await turn.write("Par")
+                await forgotten.wait()
+                await turn.write("is")
+                await asyncio.Event().wait()
 
         first = asyncio.create_task(run())
         await until(running.exists)
         second = asyncio.create_task(answer_later(waiting))
         await until(partial(has_waiting, running, 1))
         assert (await third.forget(owner="ann")).session_count == 1
+        forgotten.set()
         with pytest.raises(Conflict) as refused:
             await second
         assert refused.value.cleared

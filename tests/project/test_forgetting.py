@@ -15,7 +15,7 @@ SECRET = "quokka"
 ITEMS = "texts of project items, and records of project conversations whose messages had no owner or had gone before"
 
 
-def said(text: str) -> dict[str, Any]:
+def make_message(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
@@ -24,13 +24,13 @@ async def test_the_record_of_a_conversation_goes_with_its_messages_and_no_other(
 ) -> None:
     apollo, zeus = memory.project("apollo"), memory.project("zeus")
     talk = await apollo.conversations.start(f"{SECRET} moves", tags=[SECRET])
-    await apollo.conversations.add(talk.id, said(SECRET), owner="ann")
+    await apollo.conversations.add(talk.id, make_message(SECRET), owner="ann")
     decision = await apollo.decisions.create("Use Redis", rationale="fast")
     gone = await apollo.decisions.create("Use nothing", rationale="slow")
     await apollo.conversations.end(talk.id, f"{SECRET} moved", [decision.id, gone.id])
     await apollo.decisions.erase(gone.id)
     hers = await zeus.conversations.start("of Bea")
-    await zeus.conversations.add(hers.id, said("hello"), owner="bea")
+    await zeus.conversations.add(hers.id, make_message("hello"), owner="bea")
     forgotten = await memory.forget(owner="ann")
     assert (forgotten.session_count, forgotten.item_count) == (1, 1)
     assert forgotten.left_items == (f"apollo/{decision.id}",)
@@ -62,7 +62,7 @@ async def test_an_entity_named_like_the_owner_goes_and_what_else_names_it_is_tol
 async def test_a_failure_in_between_loses_no_record(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     apollo = memory.project("apollo")
     talk = await apollo.conversations.start("a talk")
-    await apollo.conversations.add(talk.id, said(SECRET), owner="ann")
+    await apollo.conversations.add(talk.id, make_message(SECRET), owner="ann")
 
     async def fail(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("away")

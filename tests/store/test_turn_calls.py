@@ -93,15 +93,14 @@ async def check_whole_turn(memory: Memory) -> None:
     assert await turns.run(stop_turn(turns.keys, "user", generation=turn.generation, name=turn_name("t-1")))
     (reply,) = await turns.write(turn, at + len(DELTA), b"")
     assert reply.stop == "user"
-    seen = await turns.read()
     log = message_line(1, 1) + DELTA
-    assert seen == TurnRead(turn, "user", begun.context.epoch, log, 1)
+    assert await turns.read() == TurnRead(turn, log)
     appended = await turns.run(turns.ending(turn, len(log)))
     log += message_line(2, 2) + end_line("done", "", 2, {"out": 3})
     assert (appended.receipt.last_seq, appended.log_bytes) == (2, len(log))
     ended = replace(turn, status="done")
-    assert await turns.read() == TurnRead(ended, None, begun.context.epoch, log, 2)
-    assert await turns.look_up() == LookUp(ended, TurnRecord(1, 2, "done", has_reply=True), begun.context.epoch, 2)
+    assert await turns.read() == TurnRead(ended, log)
+    assert await turns.look_up() == LookUp(ended, TurnRecord(1, 2, "done", has_reply=True))
     assert [json.loads(line)["type"] for line in log.splitlines()] == ["message", "text", "message", "end"]
     assert not await turns.run(stop_turn(turns.keys, "late", generation=None, name=None))
     assert (await turns.write(turn, len(log), DELTA))[0].state == "lost"

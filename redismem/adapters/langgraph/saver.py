@@ -221,8 +221,8 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
         """
         threads = self._threads(self._opening.for_loop())
         session = threads.session_of(config)
-        async with session.turn(turns.question(id), id=id, **options) as turn:
-            with turns.entered(await threads.take_turn(config, self, turn.generation)):
+        async with session.turn(turns.make_question(id), id=id, **options) as turn:
+            with turns.enter(await threads.take_turn(config, self, turn.generation)):
                 yield turn
         if len(turn.context.messages) > turns.KEPT_COUNT:
             with contextlib.suppress(RedismemError):  # the next turn does it
@@ -235,9 +235,9 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
         See `aturn`. A stop does not cancel such a run.
         """
         session: Any = self._threads(self._opening.blocking()).session_of(config)  # type: ignore[arg-type]
-        with session.turn(turns.question(id), id=id, **options) as turn:
+        with session.turn(turns.make_question(id), id=id, **options) as turn:
             take = partial(_take_turn, self._threads, config, self, turn.generation)
-            with turns.entered(self._opening.run(take)):
+            with turns.enter(self._opening.run(take)):
                 yield turn
         if len(turn.context.messages) > turns.KEPT_COUNT:
             with contextlib.suppress(RedismemError):

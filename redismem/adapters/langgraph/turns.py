@@ -41,7 +41,7 @@ def running_of(saver: object) -> tuple[Running, ...]:
 
 
 @contextlib.contextmanager
-def entered(running: Running) -> Iterator[None]:
+def enter(running: Running) -> Iterator[None]:
     """Let the block, and all that LangGraph runs for it, write within a turn."""
     outer = _running.get()
     _running.set((*outer, running))
@@ -51,7 +51,7 @@ def entered(running: Running) -> Iterator[None]:
         _running.set(outer)
 
 
-def question(id: str) -> Message:
+def make_question(id: str) -> Message:
     """Return the message that begins a turn. The input of the run is in the checkpoints."""
     return Message.opaque({"type": "run", "id": id})
 

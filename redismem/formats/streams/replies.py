@@ -12,20 +12,8 @@ from redismem.messages.message import Message
 
 
 def reply_events(message: Message) -> list[dict[str, Any]]:
-    """Return the events of a reply in any message form, with `end` as the last. A reply's thoughts are left out.
-
-    `metadata.incomplete` is the reason or the outcome of a turn that was not done.
-    """
-    events = [event for element in read_message(message.visible) for event in _events_of(element)]
-    metadata = message.metadata
-    incomplete = metadata.get("incomplete") if isinstance(metadata, dict) else None
-    outcome, reason = ("stopped" if incomplete else "done"), ""
-    if incomplete in ("failed", "lost"):
-        outcome = incomplete
-    elif isinstance(incomplete, str) and incomplete != outcome:
-        reason = incomplete
-    end = {"type": "end", "outcome": outcome, "reason": reason, "seq": message.seq or None, "usage": None}
-    return [*events, end]
+    """Return the events of a reply in any message form, without the end of its turn. Thoughts are left out."""
+    return [event for element in read_message(message.visible) for event in _events_of(element)]
 
 
 def _events_of(element: Element) -> Iterator[dict[str, Any]]:

@@ -41,7 +41,7 @@ from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.state import StateChanges
 from redismem.settings.settings import Settings
 
-_STATE_FIELDS = (layout.COUNTERS, layout.EPOCH, layout.OWNER, layout.TURN, layout.STOP)
+_STATE_FIELDS = (layout.COUNTERS, layout.EPOCH, layout.OWNER, layout.TURN)
 
 
 class Begun(NamedTuple):
@@ -313,13 +313,7 @@ class TurnRead(NamedTuple):
     """The running or last turn of a session, and the bytes of its log from the asked offset on."""
 
     turn: TurnField | None
-    stop: str | None
-    """The reason of a stop that waits."""
-    epoch: str
-    """The session's epoch; "" means that there is no session."""
     log: bytes
-    total_seqs: int
-    """The session's last seq."""
 
 
 def read_turn(keys: SessionKeys, offset: int) -> Call[TurnRead]:
@@ -331,8 +325,7 @@ def read_turn(keys: SessionKeys, offset: int) -> Call[TurnRead]:
     """
 
     def decode(fields: Sequence[bytes | None], log: bytes) -> TurnRead:
-        turn, stop, epoch, last_seq = _state_of(keys, fields)
-        return TurnRead(turn, stop, epoch, log, last_seq)
+        return TurnRead(_state_of(keys, fields)[0], log)
 
     reads = (("HMGET", keys.state, *_STATE_FIELDS), ("GETRANGE", keys.live, offset, -1))
     return Call(keys.session_id, reads, decode, op=Op.READ_TURN)
@@ -344,9 +337,6 @@ class LookUp(NamedTuple):
     turn: TurnField | None
     record: TurnRecord | None
     """None means that no ended turn has this name."""
-    epoch: str
-    """The session's epoch; "" means that there is no session."""
-    last_seq: int
 
 
 def look_up_turn(keys: SessionKeys, name: bytes) -> Call[LookUp]:
@@ -358,23 +348,22 @@ def look_up_turn(keys: SessionKeys, name: bytes) -> Call[LookUp]:
     """
 
     def decode(fields: Sequence[bytes | None], turned: bytes | None) -> LookUp:
-        turn, _, epoch, last_seq = _state_of(keys, fields)
-        return LookUp(turn, find_record(turned, epoch, name), epoch, last_seq)
+        turn, epoch = _state_of(keys, fields)
+        return LookUp(turn, find_record(turned, epoch, name))
 
     reads = (("HMGET", keys.state, *_STATE_FIELDS), ("GET", keys.turned))
     return Call(keys.session_id, reads, decode, op=Op.LOOK_UP_TURN)
 
 
-def _state_of(keys: SessionKeys, fields: Sequence[bytes | None]) -> tuple[TurnField | None, str | None, str, int]:
-    """Return the turn, the reason of a stop, the epoch and the last seq."""
-    counters, epoch, owner, turn, stop = fields
+def _state_of(keys: SessionKeys, fields: Sequence[bytes | None]) -> tuple[TurnField | None, str]:
+    """Return the turn and the epoch; "" means that there is no session."""
+    counters, epoch, owner, turn = fields
     check_same_owner(keys, owner, counters)
     if counters is None:
-        return None, None, "", 0
+        return None, ""
     with replies.decoding(keys.session_id, epoch):
-        last_seq = layout.bounds(counters)[1]
-    reason = None if stop is None else stop.decode("utf-8", "replace")
-    return decode_turn(turn), reason, (epoch or b"").decode("utf-8", "replace"), last_seq
+        layout.bounds(counters)  # refuses what cannot be read, and another layout
+    return decode_turn(turn), (epoch or b"").decode("utf-8", "replace")
 
 
 def due_turns(shards: Sequence[ShardKeys], now_ms: int, limit: int = 100) -> Call[list[str]]:

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Header, Response
 from redismem.context.info import Policy
 from redismem.errors import NotAllowed, StoreUnavailable, TooLarge
 from redismem.formats.streams.encoding import frame
+from redismem.live.log import parse_event_id
 from redismem.messages.zones import find_zone
 from redismem.session.session import Session
 from redismem.web.access import Caller
@@ -20,7 +21,7 @@ from redismem.web.api.sessions import TheCaller, TheMemory, TheService, check_ow
 from redismem.web.api.streams import REVOKED, STREAM, EventStream
 from redismem.web.api.turn_streams import OpenTurn, answer_turn, peek, respond, until_end
 from redismem.web.chat.chat import Events, Question
-from redismem.web.chat.frames import chat_frames, parse_event_id
+from redismem.web.chat.frames import chat_frames
 from redismem.web.http.json import Json
 from redismem.web.http.problems import Problem
 from redismem.web.open_streams import StreamKind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -17,7 +18,7 @@ from redismem.web.api.appends import append_id
 from redismem.web.api.clients import BODY, Busy
 from redismem.web.api.sessions import Owner, TheCaller, TheService, caller_of
 from redismem.web.api.streams import wait_for_disconnect
-from redismem.web.api.turn_streams import OpenTurn, answer_turn, describe, opened, peek, respond, until_end
+from redismem.web.api.turn_streams import OpenTurn, answer_turn, describe, open_known, peek, respond, until_end
 from redismem.web.api.turns import Key
 from redismem.web.chat.chat import Question
 from redismem.web.http.json import Json, decode_json
@@ -94,8 +95,8 @@ async def _find(
     info = await session.turn_of(name.turn_id)
     if info is None or (info.generation and info.generation != name.generation):
         raise Problem("not_found", "this session has no such response")
-    turn = opened(session, name.turn_id, info)
-    return session, OpenTurn(name.turn_id, name.generation, turn.events, turn.first_seq), info.how == "running"
+    turn = open_known(session, name.turn_id, info)
+    return session, replace(turn, generation=name.generation), info.how == "running"
 
 
 async def _respond_whole(

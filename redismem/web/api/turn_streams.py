@@ -70,7 +70,7 @@ async def answer_turn(
     except IdReused:
         found = await _find_same(service, session, asked) if has_slots else asked
         if not isinstance(found, OpenTurn):
-            raise Problem("invalid", "this Idempotency-Key was used for another message of this session") from None
+            raise _key_reused() from None
         return found
     return OpenTurn(asked.turn_id, begun.generation, begun.events)
 
@@ -87,13 +87,17 @@ async def _find_same(service: Service, session: Session, asked: Question) -> Ope
         return asked
     stored = await read_question(session, info.first_seq)
     if stored is not None and not service.chat.is_same(asked.text, stored.content):
-        raise Problem("invalid", "this Idempotency-Key was used for another message of this session")
+        raise _key_reused()
     if stored is not None and info.outcome in ("failed", "lost") and not info.reply_seq:
         return replace(asked, payloads=[stored.to_openai()], is_stored=True)
-    return opened(session, asked.turn_id, info)
+    return open_known(session, asked.turn_id, info)
 
 
-def opened(session: Session, turn_id: str, info: TurnInfo) -> OpenTurn:
+def _key_reused() -> Problem:
+    return Problem("invalid", "this Idempotency-Key was used for another message of this session")
+
+
+def open_known(session: Session, turn_id: str, info: TurnInfo) -> OpenTurn:
     """Return a turn that the session knows, with its events from the first one."""
     return OpenTurn(turn_id, info.generation, session.follow(turn=turn_id), info.first_seq)
 

@@ -23,7 +23,7 @@ from redismem.errors import (
 )
 from redismem.events import facts, unquoted
 from redismem.live.beginning import WhenBusy
-from redismem.live.turn import Turn
+from redismem.live.turn import MODEL_FAILED, Turn
 from redismem.messages.message import Message
 from redismem.session.background import Background
 from redismem.session.paging import Scope
@@ -46,7 +46,6 @@ RECALLED = "recalled"
 """The name of the event that says which messages were recalled: numbers and ids, no text."""
 CLEARED = "cleared"
 """The reason of a turn that ended because its session was cleared."""
-MODEL_FAILED = "the model failed"
 NOT_TAKEN = "the memory did not take it"
 _STOPPING = "the server stopped"
 _NOTICES = {
@@ -56,7 +55,6 @@ _NOTICES = {
     "summary_failed": "Older messages could not be summarised. Nothing is lost: they are still used in full.",
     "unconfirmed": "This is stored, but too few replicas have it yet: a failure now may lose it.",
     "degraded": "The memory is unreachable right now: this server keeps the message until it is back.",
-    "failed": "Something went wrong. Your message may not be stored; please try again.",
 }
 
 
@@ -196,7 +194,7 @@ class Chat:
         """Yield the events of an answer to the message alone, because the memory did not take it."""
         code = "memory_full" if isinstance(refused, TooLarge) else "memory_unavailable"
         if self._needs_memory:
-            yield "", _notice(code, _NOTICES["memory_full" if code == "memory_full" else "memory_needed"])
+            yield "", _notice(code, _NOTICES["memory_needed"] if code == "memory_unavailable" else "")
             yield "", _end("failed", NOT_TAKEN)
             return
         yield "", _notice(code)

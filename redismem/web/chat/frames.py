@@ -8,8 +8,9 @@ from typing import Any
 
 from redismem.errors import RedismemError
 from redismem.formats.streams.encoding import frame
+from redismem.live.turn import MODEL_FAILED
 from redismem.session.session import Session
-from redismem.web.chat.chat import CLEARED, MODEL_FAILED, NOT_TAKEN, RECALLED, Events
+from redismem.web.chat.chat import CLEARED, NOT_TAKEN, RECALLED, Events
 
 _NOTICES = {
     CLEARED: "This conversation was cleared meanwhile, so this answer is not stored.",
@@ -64,11 +65,3 @@ async def _end_frames(session: Session, end: dict[str, Any]) -> AsyncGenerator[b
 
 def _notice(code: str) -> bytes:
     return frame({"code": code, "text": _NOTICES[code]}, "notice")
-
-
-def parse_event_id(last_event_id: str) -> tuple[str, int] | None:
-    """Return the turn and the offset in an event id; `None` if the id does not come from a stream of a chat."""
-    turn_id, _, offset = last_event_id.rpartition(".")
-    if not turn_id or not offset.isascii() or not offset.isdigit() or len(offset) > 10:
-        return None
-    return turn_id, int(offset)

@@ -1,4 +1,4 @@
-"""A stored reply as events: texts, parts, calls, and how its turn ended."""
+"""A stored reply as events: texts, parts and calls."""
 
 from typing import Any
 
@@ -8,39 +8,31 @@ from support.streams import CHECKS, convert_all, parse_data
 from redismem.formats.streams.replies import reply_events
 from redismem.messages.message import Message
 
-
-def ended(outcome: str = "done", reason: str = "") -> dict[str, Any]:
-    return {"type": "end", "outcome": outcome, "reason": reason, "seq": 4, "usage": None}
-
-
-def stored(message: Message) -> Message:
-    message.seq = 4
-    return message
+END = {"type": "end", "outcome": "done", "reason": "", "seq": 4, "usage": None}
 
 
 def test_a_text() -> None:
-    assert reply_events(stored(Message("assistant", "It rains."))) == [{"type": "text", "delta": "It rains."}, ended()]
+    assert reply_events(Message("assistant", "It rains.")) == [{"type": "text", "delta": "It rains."}]
 
 
 def test_parts_and_calls_of_the_openai_form() -> None:
     image = {"type": "image_url", "image_url": {"url": "https://example.org/rain.png"}}
     calls = [{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Bergen"}'}}]
     message = Message("assistant", [{"type": "text", "text": "Look: "}, image], tool_calls=calls)
-    events = reply_events(stored(message))
+    events = reply_events(message)
     assert events == [
         {"type": "text", "delta": "Look: "},
         {"type": "data", "name": "image_url", "data": image},
         {"type": "tool_call", "id": "c1", "name": "weather", "delta": '{"city":"Bergen"}', "done": True},
-        ended(),
     ]
     for format, check in CHECKS.items():
-        check(convert_all(format, events))
+        check(convert_all(format, [*events, END]))
 
 
 def test_a_reply_in_another_form() -> None:
     parts: list[Any] = [{"type": "thinking", "thinking": "…"}, {"type": "text", "text": "Hm."}]
     parts += [{"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Bergen"}}]
-    assert reply_events(stored(Message("assistant", parts)))[:-1] == [
+    assert reply_events(Message("assistant", parts)) == [
         {"type": "text", "delta": "Hm."},
         {"type": "tool_call", "id": "c1", "name": "weather", "delta": '{"city":"Bergen"}', "done": True},
     ]
@@ -49,29 +41,12 @@ def test_a_reply_in_another_form() -> None:
 def test_a_call_that_is_in_the_content_too_is_told_once() -> None:
     part = {"type": "tool_use", "id": "c1", "name": "weather", "input": {}}
     entry = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-    (told, _) = reply_events(stored(Message("assistant", [part], tool_calls=[entry])))
+    (told,) = reply_events(Message("assistant", [part], tool_calls=[entry]))
     assert told == {"type": "tool_call", "id": "c1", "name": "weather", "delta": "{}", "done": True}
 
 
-@pytest.mark.parametrize(
-    ("incomplete", "end"),
-    [
-        ("failed", ended("failed")),
-        ("lost", ended("lost")),
-        ("stopped", ended("stopped")),
-        ("cancelled", ended("stopped", "cancelled")),
-        (True, ended("stopped")),
-        ("", ended()),
-        (None, ended()),
-    ],
-)
-def test_how_the_turn_ended(incomplete: object, end: dict[str, Any]) -> None:
-    message = Message("assistant", "Hal", metadata={"incomplete": incomplete})
-    assert reply_events(stored(message))[-1] == end
-
-
 @pytest.mark.parametrize("content", [None, "", []])
-def test_a_reply_without_content_has_an_end_alone(content: Any) -> None:
-    assert reply_events(stored(Message("assistant", content))) == [ended()]
-    (start, *_) = parse_data(convert_all("ai", reply_events(stored(Message("assistant", content)))))
+def test_a_reply_without_content_has_no_events(content: Any) -> None:
+    assert reply_events(Message("assistant", content)) == []
+    (start, *_) = parse_data(convert_all("ai", [END]))
     assert start["type"] == "start"

@@ -102,28 +102,27 @@ def test_the_reply_to_a_claim_is_decoded() -> None:
 def test_a_read_has_the_turn_and_the_log_from_an_offset() -> None:
     call = read_turn(KEYS, 7)
     assert call.commands[1] == ("GETRANGE", KEYS.live, 7, -1)
-    fields = [COUNTERS, b"3-ab", None, FIELD, b"user"]
-    assert call.decode(fields, b"x\n") == TurnRead(TURN, "user", "3-ab", b"x\n", 14)
-    assert call.decode([COUNTERS, b"3-ab", None, None, None], b"") == TurnRead(None, None, "3-ab", b"", 14)
-    assert call.decode([None] * 5, b"") == TurnRead(None, None, "", b"", 0)
+    assert call.decode([COUNTERS, b"3-ab", None, FIELD], b"x\n") == TurnRead(TURN, b"x\n")
+    assert call.decode([COUNTERS, b"3-ab", None, None], b"") == TurnRead(None, b"")
+    assert call.decode([None] * 4, b"") == TurnRead(None, b"")
 
 
 def test_a_turn_is_looked_up_by_its_name() -> None:
     name = turn_name("a")
     call = look_up_turn(KEYS, name)
     turned = b"00112233445566ff" + name + (3).to_bytes(5) + (1).to_bytes(3) + b"\x09"
-    found = call.decode([COUNTERS, b"3-00112233445566ff", None, FIELD, None], turned)
-    assert found == LookUp(TURN, TurnRecord(3, 4, "done", has_reply=True), "3-00112233445566ff", 14)
-    assert call.decode([None] * 5, turned) == LookUp(None, None, "", 0)
+    found = call.decode([COUNTERS, b"3-00112233445566ff", None, FIELD], turned)
+    assert found == LookUp(TURN, TurnRecord(3, 4, "done", has_reply=True))
+    assert call.decode([None] * 4, turned) == LookUp(None, None)
 
 
 @pytest.mark.parametrize("call", [read_turn(OWNED, 0), look_up_turn(OWNED, turn_name("a"))])
 def test_reads_are_of_the_owner_and_only_of_readable_counters(call: Call[Any]) -> None:
     with pytest.raises(OwnerMismatch):
-        call.decode([COUNTERS, b"3-ab", b"1 other", FIELD, None], b"")
+        call.decode([COUNTERS, b"3-ab", b"1 other", FIELD], b"")
     with pytest.raises(CorruptSession):
-        call.decode([b"x", b"3-ab", OWNED.owner, FIELD, None], b"")
-    assert call.decode([COUNTERS, b"3-ab", OWNED.owner, FIELD, None], b"").turn == TURN
+        call.decode([b"x", b"3-ab", OWNED.owner, FIELD], b"")
+    assert call.decode([COUNTERS, b"3-ab", OWNED.owner, FIELD], b"").turn == TURN
 
 
 def test_due_turns_are_read_from_each_shard() -> None:
@@ -158,7 +157,7 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
     assert {key.partition(b"{")[2].partition(b"}")[0] for key in keys} == tags
 
 
-def given(call: Call[Any]) -> dict[str, Any]:
+def arguments_of(call: Call[Any]) -> dict[str, Any]:
     """Return the arguments of a call's script by their names, and what follows as `more`."""
     script, command = call.script, call.commands[0]
     assert script is not None
@@ -174,7 +173,7 @@ def beginning(calls: SessionCalls = CALLS, **changed: Any) -> Call[Any]:
 def test_a_begin_has_its_values_in_the_order_of_the_header() -> None:
     record = TurnRecord(3, 4, "failed", has_reply=False)
     names = scripts.values_in("begin_turn", "begun")
-    values = dict(zip(names, given(beginning(ticket="aabb", again=record))["begun"].split(), strict=True))
+    values = dict(zip(names, arguments_of(beginning(ticket="aabb", again=record))["begun"].split(), strict=True))
     assert values == {
         "name": turn_name("t").hex(),
         "holder": "00112233",
@@ -185,7 +184,7 @@ def test_a_begin_has_its_values_in_the_order_of_the_header() -> None:
         "again_last": "4",
         "waited": "0",
     }
-    assert given(beginning())["begun"].split()[2::3] == ["-", "-"]
+    assert arguments_of(beginning())["begun"].split()[2::3] == ["-", "-"]
     for script in ("begin_turn", "append_turn"):
         assert scripts.values_in(script, "request") == scripts.values_in("append", "request")
 
@@ -196,11 +195,11 @@ def test_a_begin_is_an_append_with_reads_that_can_be_resent() -> None:
     assert other.append is not None
     assert (first.op, len(first.commands), first.append.name) == (Op.BEGIN_TURN, 3, other.append.name)
     assert first.append.name != turn_name("t")
-    assert given(first)["request"].startswith("0 1 1 ")
-    assert given(first)["more"][0] == first.append.elements[0]
+    assert arguments_of(first)["request"].startswith("0 1 1 ")
+    assert arguments_of(first)["more"][0] == first.append.elements[0]
     resent = first.again()
-    assert given(resent)["request"].startswith("3 1 1 ")
-    assert given(resent)["begun"] == given(first)["begun"]
+    assert arguments_of(resent)["request"].startswith("3 1 1 ")
+    assert arguments_of(resent)["begun"] == arguments_of(first)["begun"]
     assert resent.commands[1:] == first.commands[1:]
     again = beginning(again=TurnRecord(3, 3, "lost", has_reply=False))
     assert again.append is not None
@@ -225,7 +224,7 @@ def test_a_turn_has_a_message_and_one_id(messages: Any, options: Any, turn_id: s
 def test_an_append_of_a_turn_has_its_values_in_the_order_of_the_header() -> None:
     calls = SessionCalls(KEYS, Settings(live_lease_s=2.5, live_keep_s=60, keep_originals=True))
     end = TurnEnd("stopped", "user", {"out": 1}, has_reply=True)
-    values = given(append_turn(calls, TURN, [USER], {"plan": ["a"]}, offset=77, number=3, end=end))
+    values = arguments_of(append_turn(calls, TURN, [USER], {"plan": ["a"]}, offset=77, number=3, end=end))
     assert dict(zip(scripts.values_in("append_turn", "turned_to"), values["turned_to"].split(), strict=True)) == {
         "generation": TURN.generation,
         "holder": TURN.holder,
@@ -237,7 +236,7 @@ def test_an_append_of_a_turn_has_its_values_in_the_order_of_the_header() -> None
         "flags": "10",
     }
     assert values["end_head"] + b"9" + values["end_tail"] == end_line("stopped", "user", 9, {"out": 1})
-    values = given(append_turn(CALLS, TURN, [USER], {}, offset=77, number=3, end=None))
+    values = arguments_of(append_turn(CALLS, TURN, [USER], {}, offset=77, number=3, end=None))
     assert values["turned_to"].split()[-2:] == ["-", "0"]
     assert (values["end_head"], values["end_tail"]) == (b"", b"")
 

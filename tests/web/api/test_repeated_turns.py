@@ -33,7 +33,7 @@ def fates(chance: random.Random) -> list[str]:
     return drawn
 
 
-def told(events: list[Any]) -> tuple[str, str, Any]:
+def read_end(events: list[Any]) -> tuple[str, str, Any]:
     """Return text and outcome of a turn, and the seq of its reply."""
     text = "".join(each.document["delta"] for each in events if each.event == "text")
     return text, events[-1].document["outcome"], events[-1].document["seq"]
@@ -45,7 +45,7 @@ def request(number: int) -> dict[str, Any]:
 
 async def follow(http: RunningService, number: int) -> tuple[str, str, Any]:
     async with open_stream(http.client, "GET", f"{PATH}/current", params={"turn": f"t{number}"}) as events:
-        return told([each async for each in events])
+        return read_end([each async for each in events])
 
 
 async def test_the_retry_of_each_of_100_turns_gets_its_own_answer_of_one_model_call(
@@ -74,7 +74,7 @@ async def test_the_retry_of_each_of_100_turns_gets_its_own_answer_of_one_model_c
                     assert (await anext(events)).event == "message"
                 answers[number] = await follow(other, number)
             else:
-                answers[number] = told(await read_events(asked.client, PATH, **request(number)))
+                answers[number] = read_end(await read_events(asked.client, PATH, **request(number)))
             text = f"Answer {number} is " + ("" if fate in FAILED else "this.")
             expected = ("" if fate == "refused" else text, FAILED.get(fate, "done"))
             assert answers[number][:2] == expected, (number, fate)
@@ -87,7 +87,7 @@ async def test_the_retry_of_each_of_100_turns_gets_its_own_answer_of_one_model_c
         provider.mode, provider.pieces = "ok", ["another answer"]
         for number in chance.sample(range(COUNT), COUNT):
             for http in servers:
-                assert told(await read_events(http.client, PATH, **request(number))) == answers[number], number
+                assert read_end(await read_events(http.client, PATH, **request(number))) == answers[number], number
         assert len(provider.asked) == COUNT
 
 

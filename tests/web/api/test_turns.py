@@ -42,14 +42,14 @@ def key(turn_id: str) -> dict[str, Any]:
     return {"headers": {"Idempotency-Key": turn_id}}
 
 
-def said(events: list[Any]) -> str:
+def read_text(events: list[Any]) -> str:
     return "".join(each.document["delta"] for each in events if each.event == "text")
 
 
 async def test_a_turn_streams_its_events_and_is_stored(servers: Servers) -> None:
     first, second = servers
     events = await read_events(first.client, PATH, json=ASKED, **key("t1"))
-    assert [events[0].document, said(events)] == [{"type": "message", "first_seq": 1, "last_seq": 1}, TEXT]
+    assert [events[0].document, read_text(events)] == [{"type": "message", "first_seq": 1, "last_seq": 1}, TEXT]
     assert events[-1].document == {"type": "end", "outcome": "done", "reason": "", "seq": 2, "usage": None}
     stored = (await second.ask("GET", "/v1/sessions/s/messages")).json()["messages"]
     assert [each["message"]["content"] for each in stored] == [ASKED["message"], TEXT]
@@ -65,7 +65,7 @@ async def test_each_of_30_turns_gets_its_own_answer_when_it_is_repeated(servers:
         events = await read_events(
             servers[number % 2].client, PATH, json={"message": f"Question {number}"}, **key(f"t{number}")
         )
-        answers[f"t{number}"] = said(events), events[-1].document["outcome"], events[-1].document["seq"]
+        answers[f"t{number}"] = read_text(events), events[-1].document["outcome"], events[-1].document["seq"]
     assert sum(outcome == "failed" for _, outcome, _ in answers.values()) == 7
 
     async def is_summarised() -> bool:
@@ -77,7 +77,7 @@ async def test_each_of_30_turns_gets_its_own_answer_when_it_is_repeated(servers:
         message = {"message": f"Question {turn_id[1:]}"}
         for http in servers:
             again = await read_events(http.client, PATH, json=message, **key(turn_id))
-            assert (said(again), again[-1].document["outcome"], again[-1].document["seq"]) == answers[turn_id]
+            assert (read_text(again), again[-1].document["outcome"], again[-1].document["seq"]) == answers[turn_id]
         other = await servers[0].ask("POST", PATH, json={"message": "Another one"}, **key(turn_id))
         assert (other.status_code, other.json()["code"]) == (422, "invalid")
     assert len(provider.asked) == 30
@@ -88,7 +88,7 @@ async def test_a_failed_turn_without_an_answer_begins_again(servers: Servers, pr
     events = await read_events(servers[0].client, PATH, json=ASKED, **key("t1"))
     assert events[-1].document["outcome"] == "failed"
     assert [each.document["code"] for each in events if each.event == "notice"] == ["model_failed"]
-    assert said(await read_events(servers[1].client, PATH, json=ASKED, **key("t1"))) == TEXT
+    assert read_text(await read_events(servers[1].client, PATH, json=ASKED, **key("t1"))) == TEXT
 
 
 async def test_another_server_resumes_and_stops_a_turn(servers: Servers, provider: Provider) -> None:
@@ -96,9 +96,9 @@ async def test_another_server_resumes_and_stops_a_turn(servers: Servers, provide
     provider.mode = "hang"
     async with open_stream(first.client, "POST", PATH, json=ASKED, **key("t1")) as events:
         begun = [await anext(events)]
-        while said(begun) != "".join(PIECES[:2]):
+        while read_text(begun) != "".join(PIECES[:2]):
             begun.append(await anext(events))
-    text, half = said(begun), begun[1]
+    text, half = read_text(begun), begun[1]
     async with (
         open_stream(second.client, "GET", CURRENT) as whole,
         open_stream(second.client, "GET", CURRENT, headers={"Last-Event-ID": half.id}) as rest,
@@ -112,10 +112,10 @@ async def test_another_server_resumes_and_stops_a_turn(servers: Servers, provide
         seen = [each async for each in rest]
         end = {"type": "end", "outcome": "stopped", "reason": "enough", "seq": 2, "usage": None}
         assert [each.document for each in seen[-2:]] == [{"type": "message", "first_seq": 2, "last_seq": 2}, end]
-        assert half.document["delta"] + said(seen) == said([each async for each in whole]) == text
+        assert half.document["delta"] + read_text(seen) == read_text([each async for each in whole]) == text
     for http in servers:
         assert (await http.ask("GET", CURRENT)).status_code == 204
-        assert said([each async for each in _follow(http, turn="t1")]) == text
+        assert read_text([each async for each in _follow(http, turn="t1")]) == text
 
 
 async def _follow(http: RunningService, headers: Any = None, **params: str) -> AsyncIterator[Any]:
@@ -139,11 +139,11 @@ async def test_while_a_turn_runs_another_is_refused_waits_or_interrupts(servers:
         read_events(second.client, PATH, json={"message": "and?", "when_busy": "wait"}, **key("t2"))
     )
     assert (await first.ask("POST", f"{CURRENT}/stop")).json() == {"stopped": True}
-    assert said(await waiting) == TEXT
+    assert read_text(await waiting) == TEXT
     assert "stopped" in (await second.ask("GET", begun.headers["location"])).text
     await first.ask("POST", PATH, json=ASKED, headers={"Idempotency-Key": "t3", **in_background})
     interrupting = {"message": "no", "when_busy": "interrupt"}
-    assert said(await read_events(second.client, PATH, json=interrupting, **key("t4"))) == TEXT
+    assert read_text(await read_events(second.client, PATH, json=interrupting, **key("t4"))) == TEXT
     assert [each async for each in _follow(first, turn="t3")][-1].document["reason"] == "interrupted"
 
 
@@ -153,10 +153,10 @@ async def test_a_turn_whose_log_is_gone_is_told_from_its_reply(servers: Servers,
     memory = next(iter(first.service.memories.values()))
     await memory.store.transport.run([("DEL", memory.store.keys.session("s").live)], 5)
     told = [each async for each in _follow(second, turn="t1")]
-    assert (said(told), told[-1].document["seq"]) == (TEXT, 2)
-    assert said(await read_events(second.client, PATH, json=ASKED, **key("t1"))) == TEXT
+    assert (read_text(told), told[-1].document["seq"]) == (TEXT, 2)
+    assert read_text(await read_events(second.client, PATH, json=ASKED, **key("t1"))) == TEXT
     told = [each async for each in _follow(second, headers={"Last-Event-ID": events[1].id})]
-    assert [told[0].event, said(told)] == ["reset", TEXT]
+    assert [told[0].event, read_text(told)] == ["reset", TEXT]
     assert len(provider.asked) == 1
 
 
@@ -207,14 +207,14 @@ async def test_a_server_that_stops_sends_the_listeners_of_other_servers_to_these
     async def listen() -> None:
         async for each in _follow(second):
             heard.append(each)
-            if said(heard) == "".join(PIECES[:2]):
+            if read_text(heard) == "".join(PIECES[:2]):
                 second.stop_event.set()
 
     with pytest.raises(httpx.RemoteProtocolError):
         await listen()
     provider.release()
     rest = [each async for each in _follow(first, headers={"Last-Event-ID": heard[-1].id})]
-    assert (said(heard) + said(rest), rest[-1].document["outcome"]) == (TEXT, "done")
+    assert (read_text(heard) + read_text(rest), rest[-1].document["outcome"]) == (TEXT, "done")
 
 
 async def test_a_turn_of_a_killed_server_is_ended_and_its_text_is_stored(
@@ -242,4 +242,4 @@ async def test_a_turn_of_a_killed_server_is_ended_and_its_text_is_stored(
                     seen = [each async for each in events]
         assert (seen[-1].document["outcome"], seen[-1].document["seq"]) == ("lost", 2)
         reply = (await memory.session("s").messages())[-1]
-        assert (reply.content, reply.metadata["incomplete"]) == (said(seen), "lost")
+        assert (reply.content, reply.metadata["incomplete"]) == (read_text(seen), "lost")

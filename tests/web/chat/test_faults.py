@@ -29,9 +29,9 @@ from support.stores import LONG_DEADLINES, short_deadlines
 from redismem import Memory, Session, Settings
 from redismem.errors import ModelFailed
 from redismem.live.beginning import Beginning
+from redismem.live.log import parse_event_id
 from redismem.slots import Slots
 from redismem.web.chat.chat import Chat
-from redismem.web.chat.frames import parse_event_id
 from redismem.workers.scheduler import Scheduler
 
 
