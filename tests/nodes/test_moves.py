@@ -67,10 +67,18 @@ async def test_a_slot_that_has_moved_is_followed(caller: Caller, cluster_servers
         await caller.append("user-42", "c")
         assert await caller.texts("user-42") == ["a", "b", "c"]
         assert caller.sent_counts() == [1, 1, 1]
-        assert refusals(source, "MOVED") == before + 1
+        # A node that has not heard of the move yet may send the client back once or twice, never for each call.
+        assert refusals(source, "MOVED") > before
+
+        async def is_direct() -> bool:
+            told = refusals(source, "MOVED")
+            await caller.append("user-42", "d")
+            return refusals(source, "MOVED") == told
+
+        await until(is_direct)
     finally:
         cluster_servers.move(caller.slot("user-42"), source)
-    assert await caller.texts("user-42") == ["a", "b", "c"]
+    assert (await caller.texts("user-42"))[:3] == ["a", "b", "c"]
 
 
 async def test_calls_about_a_namespace_work_while_a_slot_has_moved(

@@ -73,6 +73,7 @@ async def test_a_double_click_is_one_turn_and_stops_nothing(
     hanging_model.mode = "ok"
     # Two keys within one task: the second comes before any answer to the first.
     await page.locator("#message").fill("And now?")
+    await expect(page.get_by_role("button", name="Send", exact=True)).to_be_enabled()
     twice = "for (const _ of [1, 2]) message.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}))"
     await page.evaluate(twice)
     await expect(page.locator(".theirs.stored .text").last).to_have_text(TEXT)
