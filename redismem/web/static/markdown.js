@@ -1,7 +1,8 @@
-// Markdown as nodes of the page: paragraphs, headings, lists, quotes, code, emphasis and links. Built by DOM calls alone,
-// so that no text becomes markup, and in linear time. What is not understood stays text.
+// Markdown as nodes of the page: paragraphs, headings, lists, quotes, tables, code, emphasis and links. Built by DOM calls
+// alone, so that no text becomes markup, and in linear time. What is not understood stays text.
 
 import { RUN_CHARS, el } from "./dom.js";
+import { columnsAt, rowsFrom } from "./tables.js";
 
 const MOST_NODES = 2_000;
 // \x60 is a backtick.
@@ -45,7 +46,10 @@ function blockAt(lines, at, budget) {
     const [texts, next] = take(lines, at, (each) => QUOTE.exec(each)?.[1] ?? null);
     return [el("blockquote", {}, el("p", {}, ...inline(texts.join("\n"), budget))), next];
   }
-  const [texts, next] = take(lines, at, (each, place) => (each.trim() === "" || (place > at && startsBlock(each)) ? null : each));
+  const columns = columnsAt(lines, at);
+  if (columns) return tableAt(lines, at, columns, budget);
+  const ends = (each, place) => each.trim() === "" || (place > at && (startsBlock(each) || columnsAt(lines, place) !== null));
+  const [texts, next] = take(lines, at, (each, place) => (ends(each, place) ? null : each));
   return [el("p", {}, ...inline(texts.join("\n"), budget)), next];
 }
 
@@ -65,6 +69,16 @@ function take(lines, from, read) {
 function fenceAt(lines, at, fence) {
   const [texts, end] = take(lines, at + 1, (line) => (line.trim().startsWith(fence) && line.trim().replaceAll(fence[0], "") === "" ? null : line));
   return [el("pre", {}, el("code", { text: texts.join("\n") })), end + 1];
+}
+
+// A wide table scrolls within its frame, also with the keyboard. Each cell counts, also a missing one.
+function tableAt(lines, at, columns, budget) {
+  // A head without a text heads nothing.
+  const cellOf = (tag, row) => (side, column) => el(row[column] ? tag : "td", { class: side }, ...inline(row[column] ?? "", budget));
+  const [head, ...rows] = rowsFrom(lines, at, columns.length, budget, startsBlock);
+  const body = rows.map((row) => el("tr", {}, ...columns.map(cellOf("td", row))));
+  const table = el("table", {}, el("thead", {}, el("tr", {}, ...columns.map(cellOf("th", head)))), el("tbody", {}, ...body));
+  return [el("div", { class: "md-table", tabindex: "0", role: "group", "aria-label": "Table" }, table), at + 2 + rows.length];
 }
 
 // Nested items are indented, each by its depth.

@@ -41,6 +41,12 @@ Some **bold _and italic_** `code`, order_id and <img src=x onerror=alert(1)>.
 ```
 a < b
 ```
+| Parcel | Weight | |
+|:--|--:|:-:|
+| **p-1** | 3 kg | `a` \\| b <b>x</b> |
+| p-2 | 12 kg
+| p-3 | 4 kg | last | left out |
+
 **unclosed `tick"""
 HOSTILE = (
     "*a " * 200_000,
@@ -50,6 +56,8 @@ HOSTILE = (
     "- a\n" * 100_000,
     "**_~~" * 100_000,
     "# " + " " * 300_000 + "\u2028x",
+    "|" * 50 + "\n" + "|-" * 50 + "\n" + "|\n" * 200_000,
+    "|a\n|-\n" * 100_000,
 )
 STATIC = files("redismem.web") / "static"
 
@@ -193,12 +201,23 @@ async def check_pictures(entry: Locator) -> None:
 
 
 async def check_markdown(answer: Locator) -> None:
-    assert await answer.locator("strong").all_inner_texts() == ["bold and italic"]
+    assert await answer.locator("strong").all_inner_texts() == ["bold and italic", "p-1"]
     await expect(answer).to_contain_text("order_id and <img src=x onerror=alert(1)>.")
     await expect(answer).to_contain_text("**unclosed `tick")
     await expect(answer.locator("pre")).to_have_text("a < b")
     await expect(answer.locator("li")).to_have_count(4)
     await expect(answer.locator("li").nth(1)).to_have_text("nested (evil.example)")
+    rows = await answer.locator("tr").evaluate_all(
+        "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.innerText))"
+    )
+    assert rows == [
+        ["Parcel", "Weight", ""],
+        ["p-1", "3 kg", "a | b <b>x</b>"],
+        ["p-2", "12 kg", ""],
+        ["p-3", "4 kg", "last"],
+    ]
+    sides = "(cells) => cells.map((cell) => getComputedStyle(cell).textAlign)"
+    assert await answer.locator("tr").nth(1).locator("td").evaluate_all(sides) == ["left", "right", "center"]
 
 
 async def unfold(folds: Locator) -> list[str]:
@@ -246,7 +265,7 @@ async def test_tool_calls_pictures_and_markdown_are_shown_and_become_no_markup(
     await expect(entries).to_have_count(len(MESSAGES) + 1)
     assert await folds.locator("pre").all_inner_texts() == texts
     # Quadratic work on these would take minutes.
-    await page.evaluate(module("markdown", "dom"))
+    await page.evaluate(module("markdown", "dom", "tables"))
     counts = await page.evaluate(
         "(texts) => texts.map((text) => { const node = document.createElement('div'); node.append(...markdownOf(text));"
         " return [node.querySelectorAll('*').length, node.textContent.length > 0]; })",
