@@ -53,8 +53,10 @@ class Report:
             "warnings_count": self.count(WARN),
             "findings": [finding.document() | {"checked_ms": checked_ms} for finding, checked_ms in self.findings],
             "acl": acl_of(finding for finding, _ in self.findings),
+            "queues": None if depths is None else depths.document(),
             "ticked_ms": None if depths is None else depths.ticking.last_ms,
-            "processes": [] if depths is None else [each.document() for each in processes_of(depths)],
+            "processes": None if depths is None else [each.document() for each in processes_of(depths)],
+            "quarantined": [name for finding, _ in self.findings for name in finding.session_ids],
         }
 
 

@@ -34,6 +34,8 @@ class Finding:
     """The change that helps; "" if there is nothing to change."""
     acl: str = ""
     """The ACL command that grants the missing rights; "" if no call was refused. It takes no rights away."""
+    session_ids: tuple[str, ...] = ()
+    """The sessions that the finding is about, if it names sessions in quarantine; at most as many as it looked for."""
 
     def document(self) -> dict[str, str]:
         """Return the finding as JSON values."""

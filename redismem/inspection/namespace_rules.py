@@ -103,7 +103,8 @@ def quarantine(session_ids: Sequence[str], record_ids: Sequence[str], looked_at_
     counted = " and ".join(plural(count, word) for word, count in counts.items() if count)
     first = printable([*session_ids, *record_ids][0])
     advice = "They could not be read and were started anew. `redismem quarantine list` shows them until they expire."
-    return Finding("quarantine", WARN, f"{counted} in this namespace{among}, first {first}", advice)
+    text = f"{counted} in this namespace{among}, first {first}"
+    return Finding("quarantine", WARN, text, advice, session_ids=tuple(dict.fromkeys(session_ids)))
 
 
 def dictionaries(versions: Sequence[int], readable: Collection[int], dropped: Collection[int] = ()) -> Finding:

@@ -30,6 +30,7 @@ __all__ = [
     "Search",
     "drop",
     "find",
+    "is_live",
     "list_quarantined",
     "read",
     "read_live",
@@ -203,6 +204,12 @@ async def read_live(store: Store, session_id: str, owner: str | None = None) -> 
 async def _read(store: Store, place: Origin, names: Mapping[str, bytes], keys: Sequence[StoredKey]) -> Restoration:
     stored, elements = await store.run(session_calls.contents(place.session_id, names, keys))
     return plan_restoration(stored, elements, {key.name: key.type for key in keys if not key.is_sound})
+
+
+async def is_live(store: Store, found: Quarantined) -> bool:
+    """True if a live session or record has the id of this one. Raises StoreUnavailable."""
+    place = found.copy.place
+    return bool((await store.run(quarantine.look(place, place.live()))).keys)
 
 
 async def restore(store: Store, found: Quarantined, *, salvage: bool = False, swap: bool = False) -> Restoration:

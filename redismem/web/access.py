@@ -30,6 +30,7 @@ _KEY_CHARS = 256
 _OWNER = "owner="
 _OWNER_TEXT = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 _OWNER_BYTES = 256
+_OPERATIONS = ("/v1/queues", "/v1/dead", "/v1/load", "/v1/doctor", "/v1/quarantine")
 _RECALL = re.compile(r"/v1/sessions/[^/]+/recall")
 
 
@@ -178,7 +179,7 @@ def needed_scope(method: str, path: str) -> str | None:
     """Return the scope that a request needs. `None` means that it needs no key."""
     if path in ("/livez", "/readyz", "/openapi.json"):
         return None
-    if path == "/metrics" or path.startswith(("/v1/queues", "/v1/dead", "/v1/load", "/v1/doctor")):
+    if path == "/metrics" or path.startswith(_OPERATIONS):
         return "admin"
     is_recall = path.endswith("/recall") and _RECALL.fullmatch(path)
     return "read" if method in ("GET", "HEAD") or path == SEARCH or is_recall else "write"

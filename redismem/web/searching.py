@@ -90,19 +90,34 @@ async def _matching(
     entries = [entry for entry in entries if part in entry.session_id.casefold()]
     rows: list[dict[str, Any]] = [{"session_id": each.session_id, "active_ms": each.active_ms} for each in entries]
     if filters.failing:
-        infos = await infos_of(memory.store, entries)
-        rows = [row | {"failing": why} for row, info in zip(rows, infos, strict=True) if (why := _failure(info))]
+        failures = await failures_of(memory, entries)
+        rows = [row | failure for row, failure in zip(rows, failures, strict=True) if failure["failing"]]
     if filters.text:
         hits = await asyncio.gather(*(_find(memory, row["session_id"], filters, words) for row in rows))
         rows = [row | {"match": hit} for row, hit in zip(rows, hits, strict=True) if hit is not None]
     return rows
 
 
-def _failure(info: SessionInfo | str) -> str | None:
-    """Return why a session's summary fails, or why its state cannot be read; `None` if neither is so."""
+async def failures_of(
+    memory: Memory, entries: Sequence[SessionEntry], owner: str | None = None
+) -> list[dict[str, Any]]:
+    """Return why each session's summary fails or its state cannot be read, and whether it is dead.
+
+    With an owner, a session that belongs to another one by now has neither.
+
+    Raises:
+        StoreUnavailable: Redis does not answer.
+    """
+    return [_failure(info, owner) for info in await infos_of(memory.store, entries)]
+
+
+def _failure(info: SessionInfo | str, owner: str | None) -> dict[str, Any]:
     if isinstance(info, str):
-        return None if info == "gone" else info
-    return info.failure or ("dead" if info.queued == "dead" else None)
+        return {"failing": None if info == "gone" or owner is not None else info, "dead": False}
+    if owner not in (None, info.owner):
+        return {"failing": None, "dead": False}
+    is_dead = info.queued == "dead"
+    return {"failing": info.failure or ("no reason recorded" if is_dead else None), "dead": is_dead}
 
 
 async def _find(memory: Memory, session_id: str, filters: Filters, words: frozenset[str]) -> dict[str, Any] | None:

@@ -32,6 +32,7 @@ BODY: dict[str, Any] = {
     "/v1/sessions/{session_id}/policy": {"keep_whole": True, "idle_timeout_s": None, "exempt": False, "zone": None},
     "/v1/dead/retry": {"session_ids": ["s"]},
     "/v1/dead/drop": {"session_ids": ["s"]},
+    **{f"/v1/quarantine/{verb}": {"id": "s", "put_ms": 1} for verb in ("show", "restore", "drop")},
     "/v1/sessions/{session_id}/turns": {"message": "hello", "when_busy": "wait"},
     "/v1/sessions/{session_id}/turns/current/stop": {},
     "/ui/chat": {"id": "s", "messages": [{"id": "t", "role": "user", "parts": [{"type": "text", "text": "hello"}]}]},
@@ -50,6 +51,7 @@ READING = {"/v1/search", "/v1/sessions/{session_id}/recall"}
 """They have their conditions in a body."""
 OPEN = {"/livez", "/readyz"}
 ADMIN = {"/v1/queues", "/v1/dead", "/v1/dead/retry", "/v1/dead/drop", "/v1/load", "/v1/doctor", "/metrics"}
+ADMIN |= {"/v1/quarantine", *(f"/v1/quarantine/{verb}" for verb in ("show", "restore", "drop"))}
 
 
 def routes() -> list[tuple[str, str]]:

@@ -1,26 +1,30 @@
-"""The routes for operators: queues, dead sessions, load, health and metrics."""
+"""The routes for operators: queues, dead sessions, quarantine, load, health and metrics."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
 from itertools import islice
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from redismem.errors import RedismemError
-from redismem.inspection import dead, servers
+from redismem.errors import CorruptSession, RedismemError
+from redismem.inspection import dead, quarantine, servers
+from redismem.inspection.doctor import LOOKED_AT_COUNT
 from redismem.memory.memory import Memory
+from redismem.messages.decoding import is_gap
 from redismem.store.depths import depths_of
 from redismem.web.api import operations_schemas as schemas
 from redismem.web.api.sessions import TheCaller, TheMemory, TheService, service_of
-from redismem.web.http.json import Json
+from redismem.web.http.json import Json, message_document
+from redismem.web.http.problems import Problem
 
 router = APIRouter(tags=["operations"])
 _CHECK_S = 1.0
 _CHECKED_COUNT = 8
+_SHOWN_COUNT = 200
 
 
 class _Check(NamedTuple):
@@ -68,6 +72,76 @@ async def drop_dead(memory: TheMemory, named: schemas.DeadNamed) -> Response:
 
 def _requeued_answer(requeued: dead.Requeued) -> Response:
     return Json({"taken": requeued.taken, "not_dead": requeued.missing, "other_layout": requeued.foreign})
+
+
+@router.get("/v1/quarantine", response_model=schemas.QuarantineList)
+async def list_quarantined(
+    memory: TheMemory,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    cursor: Annotated[int, Query(ge=0, lt=1 << 64)] = 0,
+) -> Response:
+    """Return the sessions and records in quarantine, oldest first. Looks at the next 200,000 keys of the Redis.
+
+    There is no index of them, so this scans keys: ask seldom. A cursor continues the scan.
+    """
+    found = await quarantine.list_quarantined(memory.store, limit, cursor=cursor, looked_at_limit=LOOKED_AT_COUNT)
+    document = {
+        "now_ms": await memory.server_time_ms(),
+        "entries": [_entry(each) for each in found.found],
+        "looked_at_count": found.looked_at_count,
+        "cursor": None if found.cursor is None else str(found.cursor),  # may exceed the integers of JavaScript
+    }
+    return Json(document)
+
+
+def _entry(found: quarantine.Quarantined) -> dict[str, Any]:
+    keys = [key._asdict() for key in found.keys]
+    about = {"kind": found.kind, "id": found.name, "log": found.log_id, "put_ms": found.put_ms}
+    return about | {"owner": found.owner, "keys": keys}
+
+
+async def _find(memory: Memory, named: schemas.QuarantineNamed) -> quarantine.Quarantined:
+    return await quarantine.find(memory.store, named.id, named.put_ms, is_record=named.kind == "record")
+
+
+@router.post("/v1/quarantine/show", response_model=schemas.QuarantineParts)
+async def show_quarantined(caller: TheCaller, memory: TheMemory, named: schemas.QuarantineNamed) -> Response:
+    """Return the faults of one in quarantine, and its readable messages if the key may read. Changes nothing."""
+    found = await _find(memory, named)
+    parts = await quarantine.read(memory.store, found)
+    messages = [message_document(each) for each in parts.messages[:_SHOWN_COUNT] if not is_gap(each)]
+    document = {
+        "faults": [*dict.fromkeys(parts.faults)],
+        "is_live": await quarantine.is_live(memory.store, found),
+        "has_lost_owner": parts.has_lost_owner,
+        "is_readable": not parts.faults or bool(parts.messages or parts.fields),
+        "messages_count": len(parts.messages),
+        "summaries_count": len(parts.summaries),
+        "messages": messages if "read" in caller.scopes else None,
+    }
+    return Json(_entry(found) | document)
+
+
+@router.post("/v1/quarantine/restore", response_model=schemas.QuarantineRestored)
+async def restore_quarantined(memory: TheMemory, named: schemas.QuarantineRestoring) -> Response:
+    """Bring one back, all or nothing. A refusal changes nothing: `damaged` without `salvage`, `session_exists`
+    without `swap`.
+    """
+    found = await _find(memory, named)
+    try:
+        back = await quarantine.restore(memory.store, found, salvage=named.salvage, swap=named.swap)
+    except CorruptSession as faulty:
+        raise Problem("damaged", faulty.text) from None
+    counts = {"messages_count": len(back.messages), "left_out_count": back.left_out_count}
+    counts["summaries_count"] = len(back.summaries)
+    return Json({**counts, "faults": [*dict.fromkeys(back.faults)], "has_lost_owner": back.has_lost_owner})
+
+
+@router.post("/v1/quarantine/drop", status_code=204)
+async def drop_quarantined(memory: TheMemory, named: schemas.QuarantineNamed) -> Response:
+    """Delete one from quarantine for good."""
+    await quarantine.drop(memory.store, await _find(memory, named))
+    return Response(status_code=204)
 
 
 @router.get("/v1/load", response_model=schemas.LoadDocument)

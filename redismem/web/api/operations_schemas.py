@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from redismem.web.api.schemas import Name, Taken
 
@@ -44,15 +44,21 @@ class ProcessDocument(BaseModel):
 
 
 class DoctorDocument(BaseModel):
-    """All findings, worst first. `acl` is the command that grants missing rights; `ticked_ms` the last tick."""
+    """All findings, worst first. `acl` is the command that grants missing rights; `ticked_ms` the last tick.
+
+    `queues` are those that the findings are about. `queues` and `processes` are null if they could not be read.
+    `quarantined` are the ids of sessions in quarantine that the finding counted.
+    """
 
     now_ms: int
     failed_count: int
     warnings_count: int
     findings: list[FindingDocument]
     acl: str
+    queues: Queues | None
     ticked_ms: int | None
-    processes: list[ProcessDocument]
+    processes: list[ProcessDocument] | None
+    quarantined: list[str]
 
 
 class DeadSessionDocument(BaseModel):
@@ -83,6 +89,76 @@ class DeadTaken(BaseModel):
     taken: list[str]
     not_dead: list[str]
     other_layout: list[str]
+
+
+class QuarantineKey(BaseModel):
+    """A key in quarantine. `entry_count` counts its entries; -1 means that it has a foreign type."""
+
+    name: str
+    type: str
+    entry_count: int
+    expires_ms: int
+
+
+class QuarantineEntry(BaseModel):
+    """A session or record in quarantine since `put_ms`. `log` is its name in the logs."""
+
+    kind: Literal["session", "record"]
+    id: str
+    log: str
+    put_ms: int
+    owner: str | None
+    keys: list[QuarantineKey]
+
+
+class QuarantineList(BaseModel):
+    """Sessions and records in quarantine, oldest first. If the search stopped early, `cursor` continues it."""
+
+    now_ms: int
+    entries: list[QuarantineEntry]
+    looked_at_count: int
+    cursor: str | None
+
+
+class QuarantineNamed(Taken):
+    """The session or record that was put into quarantine at `put_ms`."""
+
+    kind: Literal["session", "record"] = "session"
+    id: Name
+    put_ms: Annotated[int, Field(ge=0, lt=1 << 53, strict=True)]
+
+
+class QuarantineRestoring(QuarantineNamed):
+    """`salvage` restores the readable part of one with faults; `swap` first puts the live one into quarantine."""
+
+    salvage: StrictBool = False
+    swap: StrictBool = False
+
+
+class QuarantineParts(QuarantineEntry):
+    """Its faults, and what a restoration would bring back; `is_live` is true if a live one has its id.
+
+    `messages` are the first of `messages_count`, null if the key may not read them: that needs the scope read. A record
+    has none.
+    """
+
+    faults: list[str]
+    is_live: bool
+    has_lost_owner: bool
+    is_readable: bool
+    messages_count: int
+    summaries_count: int
+    messages: list[dict[str, Any]] | None
+
+
+class QuarantineRestored(BaseModel):
+    """The numbers of a restoration. With `faults`, the whole session stays in quarantine beside it."""
+
+    messages_count: int
+    left_out_count: int
+    summaries_count: int
+    faults: list[str]
+    has_lost_owner: bool
 
 
 class LoadSlot(BaseModel):

@@ -73,8 +73,9 @@ class NewestMessage(BaseModel):
 class ActiveSession(BaseModel):
     """A session. `newest` is present if the request asked for it; null means that there is no message to show.
 
-    `failing` and `match` are present in a search for them: the reason, and the message with the words. A list of an
-    owner has `title`, set or else the beginning of the first message, and role and beginning of the last message.
+    So are `failing`, why its summary fails or why it cannot be read, and `dead`, true if its summary failed for good.
+    `match` is present in a search for words: the message that has them. A list of an owner has `title`, set or else the
+    beginning of the first message, and role and beginning of the last message.
     """
 
     session_id: str
@@ -84,6 +85,7 @@ class ActiveSession(BaseModel):
     last_text: str = ""
     newest: NewestMessage | None = None
     failing: str | None = None
+    dead: bool = False
     match: NewestMessage | None = None
 
 

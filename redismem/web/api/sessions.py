@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from pydantic import BaseModel
 
-from redismem.context.info import Policy
+from redismem.context.info import Policy, SessionEntry
 from redismem.errors import CorruptSession
 from redismem.formats.streams.encoding import frame
 from redismem.inspection.quarantine import read_live
@@ -98,7 +98,7 @@ async def list_sessions(
     """Return the live sessions, most recently active first; with `owner` all those of an owner, with their titles.
 
     `contains` searches the ids of the next few thousand sessions; a cursor continues the search. `newest` adds the
-    beginning of each session's newest message, by a user if the last few have one.
+    beginning of each session's newest message, by a user if the last few have one, and why its summary fails.
     """
     return await _list_page(memory, searching.Filters(contains or "", owner=owner), limit, cursor, newest)
 
@@ -110,13 +110,16 @@ async def _list_page(
         rows, cursor = await searching.search(memory, filters, limit, cursor)
     except ValueError:
         raise Problem("bad_request", "no page gave this cursor") from None
-    owner = filters.owner
+    owner, listed = filters.owner, [SessionEntry(row["session_id"], row["active_ms"]) for row in rows]
     if owner is not None:
         titles = await previews.titles_of(memory, rows, owner)
         rows = [row | title for row, title in zip(rows, titles, strict=True)]
     if newest:
         newest_of = await previews.newest_of(memory, [row["session_id"] for row in rows], owner)
         rows = [row | {"newest": preview} for row, preview in zip(rows, newest_of, strict=True)]
+        if not filters.failing:
+            failures = await searching.failures_of(memory, listed, owner)
+            rows = [row | failure for row, failure in zip(rows, failures, strict=True)]
     return Json({"sessions": rows, "cursor": cursor})
 
 

@@ -46,6 +46,7 @@ CODES: dict[str, tuple[int, str]] = {
     "method_not_allowed": (405, "This is not done here"),
     "conflict": (409, "Another writer was faster"),
     "turn_running": (409, "Another turn of the session runs"),
+    "damaged": (409, "A part of it cannot be read"),
     "session_exists": (409, "There is such a session already"),
     "too_large": (413, "Too large"),
     "invalid": (422, "The request cannot be carried out as it is"),

@@ -11,6 +11,7 @@ from redismem.web.http.problems import Problem
 
 SEARCH = "/v1/search"
 """The path of the search, which reads but has its conditions in a body."""
+_QUARANTINE = "/v1/quarantine"
 FIELDS_COUNT = 100
 _CHECKED_ROOTS = ("/v1/", "/api/")
 _STREAMS = frozenset(("/api/chat", "/ui/chat", "/ag-ui", "/openai/responses"))
@@ -66,6 +67,8 @@ def is_stream(path: str) -> bool:
 
 def is_search(method: str, path: str, query: bytes) -> bool:
     """True if a request may read far more than it returns, so that only few of a namespace run at once."""
+    if path == _QUARANTINE:
+        return True
     if method not in ("GET", "HEAD"):
         return path == SEARCH
     if path.startswith("/v1/sessions/"):

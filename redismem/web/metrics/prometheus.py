@@ -46,8 +46,8 @@ _MESSAGE = "/messages/"
 _ROUTES = _words(
     """
     /v1/sessions /v1/search /v1/projects /v1/about /v1/load /v1/doctor /v1/queues /v1/dead /v1/dead/retry
-    /v1/dead/drop /livez /readyz /metrics /openapi.json /api/chat /api/chat/clear /api/chat/stop /ui/chat /ag-ui
-    /openai/responses
+    /v1/dead/drop /v1/quarantine /v1/quarantine/show /v1/quarantine/restore /v1/quarantine/drop /livez /readyz
+    /metrics /openapi.json /api/chat /api/chat/clear /api/chat/stop /ui/chat /ag-ui /openai/responses
     """
 )
 _NAMED = (("/ui/chat/", "/stream"), ("/openai/responses/", "/cancel"), ("/openai/responses/", ""))

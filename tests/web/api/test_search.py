@@ -79,6 +79,12 @@ async def test_filters_by_time_and_by_failing(store: Store, namespace: str, cloc
             failing = await search(http, failing=True, newest=True)
             (row,) = failing["sessions"]
             assert (row["session_id"], row["failing"], row["newest"]["seq"]) == ("second", "openai answered 400", 12)
+            listed = (await http.ask("GET", "/v1/sessions?newest=true")).json()["sessions"]
+            assert {each["session_id"]: (each["failing"], each["dead"]) for each in listed} == {
+                "first": (None, False),
+                "second": ("openai answered 400", True),
+                "third": (None, False),
+            }
             assert await ids(http, failing=True, text="3") == ["second"]
             assert await ids(http, failing=True, active_before=moment(0.5)) == []
             for wrong in (
