@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
@@ -23,20 +23,12 @@ from redismem.mcp.results import (
 )
 from redismem.project.items.schema import EntityType, Priority, TaskStatus
 from redismem.project.project import Project
+from redismem.project.recording import record_decision, record_entity, record_task, set_task_status
 
-R = TypeVar("R")
 ProjectName = Annotated[Name, Field(description="The name of the project: letters, digits, '.', '_' and '-'.")]
 Title = Annotated[Text, Field(min_length=1, description="One line that says it all.")]
 Tags = Annotated[list[Name] | None, Field(max_length=100)]
 _TERMS_COUNT = 20
-_SAME_COUNT = 100
-_MOVES = {
-    "backlog": "reopen",
-    "planned": "plan",
-    "in_progress": "start",
-    "completed": "complete",
-    "cancelled": "cancel",
-}
 
 
 class ProjectTools:
@@ -114,20 +106,19 @@ class ProjectTools:
         If a decision in force has exactly this title, returns that one and records nothing.
         """
         store = self._project("write", project)
-        fields: dict[str, Any] = {
-            "rationale": rationale,
-            "description": description,
-            "alternatives": alternatives or [],
-            "consequences": consequences or [],
-            "tags": tags or [],
-        }
-        if same := await _with_title(store.decisions, title):
-            return DecisionResult.of(same)
-        if supersedes:
-            made = await settle_write(store.decisions.supersede(supersedes, title=title, status=status, **fields))
-        else:
-            made = await settle_write(store.decisions.create(title, status=status, **fields))
-        return DecisionResult.of(made)
+        made = record_decision(
+            store.decisions,
+            title,
+            supersedes,
+            status=status,
+            rationale=rationale,
+            description=description,
+            alternatives=alternatives or [],
+            consequences=consequences or [],
+            tags=tags or [],
+        )
+        decision, _ = await settle_write(made)
+        return DecisionResult.of(decision)
 
     async def record_task(
         self,
@@ -141,9 +132,8 @@ class ProjectTools:
     ) -> TaskResult:
         """Record a task. If an open task has exactly this title, returns that one and records nothing."""
         store = self._project("write", project)
-        if same := await _with_title(store.tasks, title):
-            return TaskResult.of(same)
-        made = store.tasks.create(
+        made = record_task(
+            store.tasks,
             title,
             status=status,
             description=description,
@@ -151,7 +141,8 @@ class ProjectTools:
             assignee=assignee or None,
             tags=tags or [],
         )
-        return TaskResult.of(await settle_write(made))
+        task, _ = await settle_write(made)
+        return TaskResult.of(task)
 
     async def set_task_status(
         self,
@@ -162,16 +153,8 @@ class ProjectTools:
         blocked_by: Annotated[str, Field(max_length=2_000, description="With blocked: a text, or a task's id.")] = "",
     ) -> TaskResult:
         """Move a task to another status. Only a task in_progress can be completed."""
-        if (status == "blocked") != bool(blocked_by):
-            raise ToolError("give blocked_by with the status blocked, and with no other")
         tasks = self._project("write", project).tasks
-        task = await tasks.get(task_id)
-        if status == "blocked":
-            if blocked_by not in task.blocked_by:
-                task = await settle_write(tasks.block(task_id, blocked_by, reason))
-        elif task.status != status:
-            task = await settle_write(getattr(tasks, _MOVES[status])(task_id, reason))
-        return TaskResult.of(task)
+        return TaskResult.of(await settle_write(set_task_status(tasks, task_id, status, reason, blocked_by)))
 
     async def record_entity(
         self,
@@ -188,20 +171,8 @@ class ProjectTools:
         Fields that have a value already stay as they are. Each call with a mention counts one mention more.
         """
         entities = self._project("write", project).entities
-        made = entities.find_or_create(name, type, description, properties=properties or {}, tags=tags or [])
-        entity = await settle_write(made)
+        fields: Any = {"type": type, "description": description, "properties": properties or {}, "tags": tags or []}
+        entity, _ = await settle_write(record_entity(entities, name, **fields))
         if mention:
             entity = await settle_write(entities.add_mention(entity.id, mention))
         return EntityResult.of(entity, self._hidden)
-
-
-async def _with_title(store: Any, title: str) -> Any:
-    """Return an item in force with exactly this title, among the first 100 with its words; else `None`.
-
-    A client that lost the answer repeats the call: the item must not be recorded twice.
-    """
-    line = " ".join(title.split())
-    if not any(map(str.isalnum, line)):
-        return None
-    page = await store.list(text=line[:2_000], fields=["title"], limit=_SAME_COUNT)
-    return next((each for each in page if " ".join(each.title.split()) == line), None)

@@ -20,7 +20,7 @@ from redismem.project.consolidation import Consolidation, consolidate
 from redismem.project.extraction.extraction import Ask, Extraction, Extractions, Outcome, ask_within_timeout
 from redismem.project.files.export import Imported, export_files, import_files
 from redismem.project.files.json import FILES
-from redismem.project.items.items import Items
+from redismem.project.items.items import ChangeId, Items
 from redismem.project.kinds.conversations import Conversations
 from redismem.project.kinds.decisions import Decisions
 from redismem.project.kinds.entities import Entities
@@ -40,9 +40,11 @@ class Project:
     FILES: ClassVar = tuple(FILES)
     """The names of the files of an export."""
 
-    def __init__(self, store: Store, name: str, sessions: Callable[..., Session] | None = None) -> None:
+    def __init__(
+        self, store: Store, name: str, sessions: Callable[..., Session] | None = None, *, change_id: ChangeId = ""
+    ) -> None:
         """Use `Memory.project` instead of this constructor."""
-        self._items = Items(store, ProjectKeys(store.keys, name))
+        self._items = Items(store, ProjectKeys(store.keys, name), change_id=change_id)
         self._store = store
         self.asking: Callable[[ChatModel, Settings], Ask] = ask_within_timeout
         """A function that builds the `Ask` for a model, which calls it in the running event loop."""

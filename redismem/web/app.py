@@ -19,6 +19,7 @@ from redismem.web.api import (
     contexts,
     edits,
     operations,
+    project_writes,
     projects,
     responses,
     schemas,
@@ -75,7 +76,19 @@ def create_app(service: Service) -> Edge:
     )
     app.state.service = service
     # Not `include_router`, which would analyse each route once more, at the first request.
-    for part in (sessions, turns, contexts, edits, operations, about, chat, clients, responses, projects):
+    for part in (
+        sessions,
+        turns,
+        contexts,
+        edits,
+        operations,
+        about,
+        chat,
+        clients,
+        responses,
+        projects,
+        project_writes,
+    ):
         app.router.routes += part.router.routes
     app.openapi = lambda: _openapi_document(app)  # type: ignore[method-assign]
     return Edge(service, app, app.openapi)

@@ -41,11 +41,21 @@ BODY: dict[str, Any] = {
     "/api/chat": {"session_id": "s", "message": "hello"},
     "/api/chat/clear": {"session_id": "s"},
     "/api/chat/stop": {"session_id": "s"},
+    "/v1/projects/{name}/decisions": {"title": "Move"},
+    "/v1/projects/{name}/tasks": {"title": "Move"},
+    "/v1/projects/{name}/entities": {"name": "Ada"},
+    "/v1/projects/{name}/decisions/{item_id}": {"title": "Move"},
+    "/v1/projects/{name}/tasks/{item_id}": {"title": "Move"},
+    "/v1/projects/{name}/entities/{item_id}": {"description": "moves"},
+    "/v1/projects/{name}/decisions/{item_id}/status": {"status": "accepted"},
     "/v1/projects/{name}/tasks/{item_id}/status": {"status": "planned"},
-    "/v1/projects/{name}/{store}": {"title": "Move"},
+    "/v1/projects/{name}/entities/{item_id}/mentions": {"context": "moved"},
+    "/v1/projects/{name}/entities/{item_id}/merge": {"duplicate": "e-01m82aett2z2xsfvmk"},
+    "/v1/projects/{name}/entities/{item_id}/properties/{property}": {"value": 1},
     "/v1/search": {},
     "/v1/sessions/{session_id}/recall": {"query": "hello"},
 }
+LETTERS = {"decisions": "d", "tasks": "t", "entities": "e"}
 IDS = {"id": "s", "response_id": response_id(StreamTurn("s", "t", "1-0a1b2c3d"))}
 READING = {"/v1/search", "/v1/sessions/{session_id}/recall"}
 """They have their conditions in a body."""
@@ -65,6 +75,12 @@ def key_for(name: str, namespace: str, *scopes: str) -> tuple[dict[str, str], st
     """Return the header of a new key and its line for the list."""
     key, line = new_key(name, namespace, scopes)
     return {"Authorization": f"Bearer {key}"}, line
+
+
+def other_of(letter: str) -> dict[str, str]:
+    """Return the names in the path of a write to an item of this kind, besides its id."""
+    other_id = "e-01m82aett2z2xsfvmk" if letter == "e" else "d-01m82aett2z2xsfvmk"
+    return {"other_id": other_id, "relation": "owns", "property": "city"}
 
 
 class Keyed:
@@ -111,12 +127,11 @@ async def test_each_route_needs_a_known_key_with_the_right_scope(keyed: Keyed) -
     for method, path in routes():
         if path in OPEN:
             continue
-        item_id = "t-01m82aett2z2xsfvmj" if "/tasks/" in path else "d-01m82aett2z2xsfvmj"
-        store = "tasks" if method == "POST" else "decisions"
-        at = path.format(session_id="s", name="apollo", store=store, item_id=item_id, seq=1, **IDS)
+        letter = next((letter for store, letter in LETTERS.items() if f"/{store}/" in path), "d")
+        item_id = f"{letter}-01m82aett2z2xsfvmj"
+        at = path.format(session_id="s", name="apollo", item_id=item_id, seq=1, **other_of(letter), **IDS)
         at += "?owner=nobody" if (method, path) == ("DELETE", "/v1/sessions") else ""
-        body = BODY.get(path)
-        body = None if method == "GET" else body
+        body = None if method in ("GET", "DELETE") else BODY.get(path)
         for headers in ({}, foreign, {"Authorization": "Bearer"}, {"Authorization": "Basic eDp5"}):
             answer = await keyed.http.ask(method, at, headers=headers, json=body)
             assert (answer.status_code, answer.json()["code"]) == (401, "no_key"), (method, path)
@@ -170,6 +185,7 @@ async def test_no_route_shows_or_changes_what_another_namespace_has(keyed: Keyed
     await shop.session("s", owner="ann").append(said, merge={"word": "a canary"})
     project = shop.project("apollo")
     task, decision = await project.tasks.create("a canary"), await project.decisions.create("a canary")
+    entity = await project.entities.create("a canary")
     talk = await project.conversations.start("a canary")
     await project.conversations.add(talk.id, said)
     before = await read_namespace(raw, f"{namespace}-shop")
@@ -177,8 +193,9 @@ async def test_no_route_shows_or_changes_what_another_namespace_has(keyed: Keyed
     for method, path in routes():
         reads = method == "GET" or path in READING
         needed = "admin" if path in ADMIN else "read" if reads else "write"
-        names = {"name": "apollo", "store": "tasks" if method == "POST" else "decisions", "seq": 1}
-        for session_id, item_id in (("s", task.id), (f"project:apollo:{talk.id}", decision.id), ("s", talk.id)):
+        names: dict[str, Any] = {"name": "apollo", "seq": 1, **other_of("e" if "/entities" in path else "d")}
+        named = (("s", task.id), (f"project:apollo:{talk.id}", decision.id), ("s", talk.id), ("s", entity.id))
+        for session_id, item_id in named:
             at = path.format(session_id=quote(session_id, safe=""), item_id=item_id, **names, **IDS)
             for query in queries:
                 headers, body = keyed.headers[f"bank-{needed}"], None if method == "GET" else BODY.get(path)

@@ -25,7 +25,14 @@ SECRET = "canary of ann, the kettle O-4711"
 OWNERS = ("ann", "bob müller & co")
 BOB = OWNERS[1]
 IDS = {"id": "a", "session_id": "a", "seq": 1, "response_id": response_id(StreamTurn("a", "t", "1-0a1b2c3d"))}
-ITEM = {"name": "apollo", "store": "tasks", "item_id": "t-01m82aett2z2xsfvmj"}
+ITEM = {
+    "other_id": "e-01m82aett2z2xsfvmk",
+    "relation": "owns",
+    "property": "city",
+    "name": "apollo",
+    "store": "tasks",
+    "item_id": "t-01m82aett2z2xsfvmj",
+}
 _SESSION = "/v1/sessions/{session_id}"
 BODIES: dict[str, Any] = {
     f"{_SESSION}/messages": numbered_message(1),

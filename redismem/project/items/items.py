@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,10 +32,21 @@ from redismem.store.store import Store
 
 T = TypeVar("T")
 
+ChangeId = str
+"""The nonce of a change that has an id: a hash of the id, then a hash of what it asks for; "" for any other change."""
 ITEM_BYTES = 256 * 1024
 LINKS = ("related_decisions", "related_tasks", "dependencies", "blocked_by", "relations", "aliases")
 _IMPORTS_LIMIT = 50
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_KEY_CHARS = 20
+
+
+class ChangeKnown(Exception):
+    """A change with an id was made before. `is_same` is False if the id belonged to another one."""
+
+    def __init__(self, item_id: str, *, is_same: bool) -> None:
+        super().__init__(item_id)
+        self.item_id, self.is_same = item_id, is_same
 
 
 @dataclass(slots=True)
@@ -62,9 +74,13 @@ class StoredItem:
 class Items:
     """The stored items of a project. All times of the project come from its clock."""
 
-    def __init__(self, store: Store, keys: ProjectKeys, *, carries_out: bool = True) -> None:
-        """Open the items. If a committed import is found, `carries_out` applies it; without it, Conflict is raised."""
+    def __init__(self, store: Store, keys: ProjectKeys, *, carries_out: bool = True, change_id: ChangeId = "") -> None:
+        """Open the items. If a committed import is found, `carries_out` applies it; without it, Conflict is raised.
+
+        With a `change_id` the items take one change, and raise ChangeKnown where they see that it was made before.
+        """
         self.store = store
+        self.change_id = change_id
         self._carries_out = carries_out
         self.keys = keys
         self.calls = ProjectCalls(keys)
@@ -89,11 +105,23 @@ class Items:
         """Read items in one round trip, including deleted items; `None` for a missing item."""
         if not item_ids:
             return []
+        with_versions = with_versions or self.change_id != ""
         bodies, versions = await self.run(self.calls.read(item_ids, with_versions=with_versions))
-        return [
+        found = [
             None if body is None else self.decode(item_id, body, versions[at] if with_versions else None)
             for at, (item_id, body) in enumerate(zip(item_ids, bodies, strict=True))
         ]
+        if self.change_id:
+            self._refuse_known(found)
+        return found
+
+    def _refuse_known(self, found: Iterable[StoredItem | None]) -> None:
+        """Raise ChangeKnown if one of these items has a version that this change made."""
+        for stored in found:
+            for delta in (stored.deltas or ()) if stored is not None else ():
+                if delta.nonce.startswith(self.change_id[:_KEY_CHARS]):
+                    assert stored is not None
+                    raise ChangeKnown(stored.id, is_same=delta.nonce.startswith(self.change_id))
 
     async def get(self, item_id: str, *, with_versions: bool = False) -> StoredItem:
         """Read an item. Raises ItemNotFound if it does not exist or is deleted."""
@@ -139,7 +167,7 @@ class ItemChange:
     def __init__(self, items: Items, now_ms: int) -> None:
         self.now_ms = now_ms
         self._items = items
-        self._nonce = os.urandom(6).hex()
+        self._nonce = items.change_id + os.urandom(6).hex()
         self._before: dict[str, StoredItem | None] = {}
         self._deltas: dict[str, Delta] = {}
         self._checks: dict[str, int] = {}
@@ -149,7 +177,7 @@ class ItemChange:
 
     def create(self, kind: ItemKind, sets: State, at_ms: int | None = None, reason: str = "") -> str:
         """Create an item that is true since `at_ms`, or since now, and return its id."""
-        item_id = new_id(kind, self.now_ms)
+        item_id = known_id(kind, self._items.change_id) if self._items.change_id else new_id(kind, self.now_ms)
         self._before[item_id] = None
         at_ms = self.now_ms if at_ms is None else self._check_past(at_ms)
         self._deltas[item_id] = Delta(1, at_ms, self.now_ms, self._nonce, dict(sets), reason=reason)
@@ -294,8 +322,23 @@ def _removal(keys: ProjectKeys, kind: ItemKind, item_id: str, name: str, place: 
 
 def new_id(kind: ItemKind, now_ms: int) -> str:
     """Return a new id that sorts by time: a letter, 48 bits of milliseconds, 40 random bits."""
-    number = (now_ms << 40) | int.from_bytes(os.urandom(5), "big")
+    return _format_id(kind, (now_ms << 40) | int.from_bytes(os.urandom(5), "big"))
+
+
+def _format_id(kind: ItemKind, number: int) -> str:
     return f"{kind.letter}-" + "".join(_ALPHABET[number >> shift & 31] for shift in range(85, -1, -5))
+
+
+def change_id_of(name: str, request: bytes) -> ChangeId:
+    """Return the nonce of a change with this id that asks for this."""
+    key = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_KEY_CHARS // 2).hexdigest()
+    return key + hashlib.blake2b(request, digest_size=6).hexdigest()
+
+
+def known_id(kind: ItemKind, change_id: ChangeId) -> str:
+    """Return the id of the item that a change with an id creates: the same for each attempt."""
+    number = int.from_bytes(hashlib.blake2b(change_id[:_KEY_CHARS].encode(), digest_size=11).digest(), "big")
+    return _format_id(kind, number)
 
 
 def require_present(found: Iterable[StoredItem | None], item_ids: Sequence[str]) -> list[StoredItem]:

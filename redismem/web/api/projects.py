@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
@@ -14,32 +14,14 @@ from redismem.errors import ItemNotFound
 from redismem.inspection.projects import project_names
 from redismem.project.items.fields import is_item_id
 from redismem.project.items.records import Entity, Item, Page
-from redismem.project.items.schema import TASK
+from redismem.project.items.schema import TASK, DecisionStatus, EntityType, Priority, TaskStatus
 from redismem.project.project import Project
 from redismem.web.api import project_schemas, schemas
 from redismem.web.api.sessions import TheMemory, TheService, memory_of, service_of
 from redismem.web.http.json import Json, parse_moment
-from redismem.web.http.problems import Problem
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
-Store = Literal["decisions", "tasks", "entities"]
-# The filters of lists, and the stores that know each.
-_FILTERS = {
-    "assignee": ("tasks",),
-    "priority": ("tasks",),
-    "type": ("entities",),
-    "status": ("decisions", "tasks"),
-    "include_superseded": ("decisions",),
-}
 _STORES = {"d": "decisions", "t": "tasks", "e": "entities"}
-_VERBS = {
-    "backlog": "reopen",
-    "planned": "plan",
-    "in_progress": "start",
-    "unblocked": "unblock",
-    "completed": "complete",
-    "cancelled": "cancel",
-}
 
 
 def project_of(request: Request, name: Annotated[schemas.ProjectName, Path()]) -> Project:
@@ -56,33 +38,48 @@ At = Annotated[datetime | None, Depends(moment_of)]
 Word = Annotated[str | None, Query(max_length=64)]
 
 
-def criteria_of(
-    store: Store,
+def shared_filters(
     at: At,
     text: Annotated[str | None, Query(max_length=1_000)] = None,
     tag: Word = None,
-    status: Word = None,
-    assignee: Word = None,
-    priority: Word = None,
-    type: Word = None,
-    include_superseded: bool | None = None,
 ) -> dict[str, Any]:
-    """Return the filters of a list. Raises Problem for a filter that this kind of item does not have."""
-    filters: dict[str, Any] = {"status": status, "assignee": assignee, "priority": priority, "type": type}
-    filters["include_superseded"] = include_superseded
-    unknown = sorted(name for name, value in filters.items() if value is not None and store not in _FILTERS[name])
-    if unknown:
-        raise Problem("invalid", f"{store} have no filter {', '.join(unknown)}")
-    filters |= {"text": text, "tags": None if tag is None else [tag], "at": at}
-    return {name: value for name, value in filters.items() if value is not None}
+    """Return the filters that all lists have."""
+    return {"text": text, "tags": None if tag is None else [tag], "at": at}
+
+
+Shared = Annotated[dict[str, Any], Depends(shared_filters)]
+
+
+def decision_filters(
+    shared: Shared, status: DecisionStatus | None = None, include_superseded: bool | None = None
+) -> dict[str, Any]:
+    """Return the filters of a list of decisions."""
+    return _present(shared, status=status, include_superseded=include_superseded)
+
+
+def task_filters(
+    shared: Shared, status: TaskStatus | None = None, assignee: Word = None, priority: Priority | None = None
+) -> dict[str, Any]:
+    """Return the filters of a list of tasks."""
+    return _present(shared, status=status, assignee=assignee, priority=priority)
+
+
+def entity_filters(shared: Shared, type: EntityType | None = None) -> dict[str, Any]:
+    """Return the filters of a list of entities."""
+    return _present(shared, type=type)
+
+
+def _present(shared: dict[str, Any], **filters: Any) -> dict[str, Any]:
+    return {name: value for name, value in (shared | filters).items() if value is not None}
 
 
 TheProject = Annotated[Project, Depends(project_of)]
-Criteria = Annotated[dict[str, Any], Depends(criteria_of)]
+Limit = Annotated[int, Query(ge=1, le=1_000)]
+Cursor = Annotated[str | None, Query(max_length=500)]
 ItemId = Annotated[str, Path(min_length=1, max_length=64)]
 
 
-class _Documents:
+class ItemDocuments:
     """Convert items to JSON, with times in RFC 3339. The value of a property named like a sensitive param is null."""
 
     def __init__(self, service: TheService) -> None:
@@ -100,7 +97,7 @@ class _Documents:
         return [self.one(each) for each in items]
 
 
-Documents = Annotated[_Documents, Depends(_Documents)]
+Documents = Annotated[ItemDocuments, Depends(ItemDocuments)]
 
 
 @router.get("", response_model=project_schemas.ProjectList)
@@ -142,81 +139,81 @@ async def read_board(
     return Json({"columns": columns})
 
 
-@router.get("/{name}/decisions/{item_id}/chain", response_model=project_schemas.ItemList)
+@router.get("/{name}/decisions/{item_id}/chain", response_model=project_schemas.DecisionList)
 async def read_chain(project: TheProject, documents: Documents, item_id: ItemId, at: At) -> Response:
     """Return the chain of a decision, now or at a moment, oldest first: each decision replaced the one before it."""
     return Json({"items": documents.all(await project.decisions.history(item_id, at=at)), "cursor": None})
 
 
-@router.get("/{name}/{store}", response_model=project_schemas.ItemList)
-async def list_items(
+@router.get("/{name}/decisions", response_model=project_schemas.DecisionList)
+async def list_decisions(
     project: TheProject,
     documents: Documents,
-    store: Store,
-    criteria: Criteria,
-    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-    cursor: Annotated[str | None, Query(max_length=500)] = None,
+    criteria: Annotated[dict[str, Any], Depends(decision_filters)],
+    limit: Limit = 100,
+    cursor: Cursor = None,
 ) -> Response:
-    """Return the items that match, now or at a moment, in the order of their kind.
+    """Return the decisions that match, now or at a moment, newest first. Superseded ones come only on request."""
+    return _page(documents, await project.decisions.list(limit=limit, cursor=cursor, **criteria))
 
-    Finished items are listed only if `status` asks for them.
+
+@router.get("/{name}/tasks", response_model=project_schemas.TaskList)
+async def list_tasks(
+    project: TheProject,
+    documents: Documents,
+    criteria: Annotated[dict[str, Any], Depends(task_filters)],
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """Return the tasks that match, now or at a moment, by priority, then newest first.
+
+    Completed and cancelled tasks are listed only if `status` asks for them.
     """
-    page: Page[Item] = await getattr(project, store).list(limit=limit, cursor=cursor, **criteria)
+    return _page(documents, await project.tasks.list(limit=limit, cursor=cursor, **criteria))
+
+
+@router.get("/{name}/entities", response_model=project_schemas.EntityList)
+async def list_entities(
+    project: TheProject,
+    documents: Documents,
+    criteria: Annotated[dict[str, Any], Depends(entity_filters)],
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """Return the entities that match, now or at a moment, latest mentioned first."""
+    return _page(documents, await project.entities.list(limit=limit, cursor=cursor, **criteria))
+
+
+def _page(documents: ItemDocuments, page: Page[Any]) -> Response:
     return Json({"items": documents.all(page), "cursor": page.cursor})
 
 
-@router.get("/{name}/{store}/{item_id}", response_model=project_schemas.ItemDocument)
-async def read_item(project: TheProject, documents: Documents, store: Store, item_id: ItemId, at: At) -> Response:
-    """Return an item, now or at a moment."""
-    return Json(documents.one(await getattr(project, store).get(item_id, at=at)))
+def _add_item_routes(store: str, one: str, document: type[project_schemas.ItemHead]) -> None:
+    """Add the routes of one item, which are the same for all kinds."""
+    path = f"/{{name}}/{store}/{{item_id}}"
+
+    @router.get(path, response_model=document, name=f"read_{one}")
+    async def read_item(project: TheProject, documents: Documents, item_id: ItemId, at: At) -> Response:
+        """Return an item, now or at a moment."""
+        return Json(documents.one(await getattr(project, store).get(item_id, at=at)))
+
+    @router.get(f"{path}/versions", response_model=project_schemas.VersionList, name=f"read_{one}_versions")
+    async def read_versions(project: TheProject, item_id: ItemId) -> Response:
+        """Return the changes of an item, oldest first. Works for a deleted item too."""
+        versions = await getattr(project, store).versions(item_id)
+        return Json({"versions": [_plain(version) for version in versions]})
+
+    @router.get(f"{path}/links", response_model=project_schemas.LinkList, name=f"read_{one}_links")
+    async def read_links(project: TheProject, item_id: ItemId, at: At) -> Response:
+        """Return the titles of the items that an item refers to, now or at a moment. Leaves out deleted items."""
+        item = await getattr(project, store).get(item_id, at=at)
+        titles = await asyncio.gather(*(_read_title(project, linked_id, at) for linked_id in sorted(_linked_ids(item))))
+        return Json({"links": {linked_id: title for linked_id, title in titles if title is not None}})
 
 
-@router.delete("/{name}/{store}/{item_id}", status_code=204)
-async def erase_item(project: TheProject, store: Store, item_id: ItemId) -> Response:
-    """Erase an item permanently, with all its versions and links. Works for a deleted item too."""
-    if not await getattr(project, store).erase(item_id):
-        raise ItemNotFound(f"there is no item {item_id}")
-    return Response(status_code=204)
-
-
-@router.get("/{name}/{store}/{item_id}/versions", response_model=project_schemas.VersionList)
-async def read_versions(project: TheProject, store: Store, item_id: ItemId) -> Response:
-    """Return the changes of an item, oldest first. Works for a deleted item too."""
-    versions = await getattr(project, store).versions(item_id)
-    return Json({"versions": [_plain(version) for version in versions]})
-
-
-@router.get("/{name}/{store}/{item_id}/links", response_model=project_schemas.LinkList)
-async def read_links(project: TheProject, store: Store, item_id: ItemId, at: At) -> Response:
-    """Return the titles of the items that an item refers to, now or at a moment. Leaves out deleted items."""
-    item = await getattr(project, store).get(item_id, at=at)
-    titles = await asyncio.gather(*(_read_title(project, linked_id, at) for linked_id in sorted(_linked_ids(item))))
-    return Json({"links": {linked_id: title for linked_id, title in titles if title is not None}})
-
-
-@router.post("/{name}/{store}", status_code=201, response_model=project_schemas.ItemDocument)
-async def create_item(
-    project: TheProject, documents: Documents, store: Literal["tasks"], new: project_schemas.NewTask
-) -> Response:
-    """Create a task in the backlog; other items have no such route. The first item of a project creates the project."""
-    del store
-    task = await project.tasks.create(
-        new.title, description=new.description, priority=new.priority, assignee=new.assignee
-    )
-    return Json(documents.one(task), 201)
-
-
-@router.post("/{name}/tasks/{item_id}/status", response_model=project_schemas.ItemDocument)
-async def change_status(
-    project: TheProject, documents: Documents, item_id: ItemId, change: project_schemas.StatusChange
-) -> Response:
-    """Move a task to another status, as on a board."""
-    tasks = project.tasks
-    if change.status == "blocked":
-        task = await tasks.block(item_id, change.blocked_by, change.reason, expect=change.expect)
-    else:
-        task = await getattr(tasks, _VERBS[change.status])(item_id, change.reason, expect=change.expect)
-    return Json(documents.one(task))
+_add_item_routes("decisions", "decision", project_schemas.DecisionDocument)
+_add_item_routes("tasks", "task", project_schemas.TaskDocument)
+_add_item_routes("entities", "entity", project_schemas.EntityDocument)
 
 
 def _linked_ids(item: Any) -> set[str]:

@@ -176,7 +176,7 @@ WRONG = {
     "decisions/d-000000000000000000": 404,
     "decisions/nonsense": 422,
     "decisions/d-000000000000000000/chain": 404,
-    "nothing": 422,
+    "nothing": 404,
     "tasks?at=yesterday": 422,
     "tasks?at=2026-01-01": 422,
     "tasks?type=person": 422,
