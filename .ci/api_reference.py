@@ -6,6 +6,7 @@ With `--check`, write nothing, and exit with 1 if the page is not current.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import re
@@ -18,6 +19,8 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from redismem.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "api.md"
@@ -72,6 +75,7 @@ underscore are public, and so are objects that a public call returns. Some have 
 the [HTTP API](http.md), the [settings](settings.md) and [the keys in Redis](../lua/README.md).
 
 In this reference, *await* marks methods that are coroutines. `redismem.blocking` has the same methods without it.
+`= ...` marks an option without a default value: left out, it changes nothing and demands nothing.
 """
 
 
@@ -141,17 +145,28 @@ def _summary(docstring: str) -> str:
 
 def _class(name: str, value: type) -> Iterator[str]:
     yield from (f"### `{name}`", "", *_text(value.__doc__ or ""))
-    if issubclass(value, Enum) or name == "Settings":
+    if issubclass(value, Enum):
+        return
+    if issubclass(value, Settings):
+        yield from ("", "| setting | default | what it is |", "|---|---|---|", *_settings(value))
         return
     attributes = [*_attributes(value)]
-    if attributes:
+    if any(default for _, default, _ in attributes):
+        yield from ("", "| attribute | default | what it is |", "|---|---|---|")
+        yield from (f"| `{attribute}` | {default} | {text} |" for attribute, default, text in attributes)
+    elif attributes:
         yield from ("", "| attribute | what it is |", "|---|---|")
-        yield from (f"| `{attribute}` | {text} |" for attribute, text in attributes)
+        yield from (f"| `{attribute}` | {text} |" for attribute, _, text in attributes)
     constructor = value.__init__
     if "Args:" in (constructor.__doc__ or "") and constructor.__module__.startswith("redismem.adapters."):
         yield from ("", *_function(name, constructor))
     for method, function in _methods(value):
         yield from ("", f"#### `{name}.{method}`", "", *_function(method, function))
+
+
+def _settings(value: type[Settings]) -> Iterator[str]:
+    for name, field in value.model_fields.items():
+        yield f"| `{name}` | `{field.default!r}` | {_cell(field.description or '')} |"
 
 
 def _bases(value: type) -> list[type]:
@@ -161,8 +176,8 @@ def _bases(value: type) -> list[type]:
     return [base for base in bases if base is value or base.__name__ not in listed]
 
 
-def _attributes(value: type) -> Iterator[tuple[str, str]]:
-    """Yield the annotated attributes and the properties of a class, each with its text."""
+def _attributes(value: type) -> Iterator[tuple[str, str, str]]:
+    """Yield the annotated attributes and the properties of a class, each with its default and its text."""
     for base in _bases(value):
         (tree,) = (node for node in ast.parse(textwrap.dedent(inspect.getsource(base))).body)
         assert isinstance(tree, ast.ClassDef)
@@ -170,9 +185,20 @@ def _attributes(value: type) -> Iterator[tuple[str, str]]:
         for node in tree.body:
             match node:
                 case ast.AnnAssign(target=ast.Name(id=attribute)) if _is_public(value, attribute):
-                    yield attribute, _cell(docs.get(attribute, f"`{ast.unparse(node.annotation)}`"))
+                    text = docs.get(attribute, f"`{ast.unparse(node.annotation)}`")
+                    yield attribute, _default(value, attribute), _cell(text)
                 case ast.FunctionDef(name=attribute) if _is_public(value, attribute) and _is_property(node):
-                    yield attribute, _cell(ast.get_docstring(node) or "")
+                    yield attribute, "", _cell(ast.get_docstring(node) or "")
+
+
+def _default(value: type, name: str) -> str:
+    """Return the value that an attribute has if the constructor gets none, or ""."""
+    parameter = inspect.signature(value).parameters.get(name)
+    if parameter is None or parameter.default is parameter.empty:
+        return ""
+    made = getattr(value, "__dataclass_fields__", {}).get(name)
+    is_made = made is not None and made.default_factory is not dataclasses.MISSING
+    return f"`{made.default_factory() if is_made else parameter.default!r}`".replace("|", "\\|")
 
 
 def _is_public(value: type, name: str) -> bool:
@@ -229,7 +255,7 @@ def _options(function: Any, name: str) -> list[str]:
     options = function.__globals__.get(name) or next(
         found for module in [*sys.modules.values()] if (found := getattr(module, name, None)) is not None
     )
-    return [f"{key}: {getattr(text, '__forward_arg__', text)}" for key, text in options.__annotations__.items()]
+    return [f"{key}: {getattr(text, '__forward_arg__', text)} = ..." for key, text in options.__annotations__.items()]
 
 
 def _text(docstring: str) -> list[str]:

@@ -32,6 +32,13 @@ def test_the_reference_is_written_from_the_docstrings() -> None:
     assert page == reference().render(), "run: make api"
     assert re.findall(r"^.*\bRaises [A-Z].*$", page, re.MULTILINE) == []  # errors are a list below "Raises:"
     assert re.findall(r"^- `\w+`: [a-z].*$", page, re.MULTILINE) == []
+    for default in (
+        "| `max_sessions` | `1000` | ",
+        "| `asks_limit` | `3` | ",
+        "when_busy: WhenBusy = 'refuse'",
+        "pin: bool | None = ...",
+    ):
+        assert default in page
 
 
 def test_a_docstring_becomes_markdown() -> None:
