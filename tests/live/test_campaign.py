@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+from support.claims import printed_by
 from support.turn_campaign import play
 from support.turn_mutants import FAULTS
 
@@ -16,6 +17,7 @@ async def test_whatever_dies_each_word_is_told_and_stored_once() -> None:
     verdict, report = await play(SECONDS)
     assert verdict.violations == [], report
     assert verdict.counts["deliveries"] > 100, report
+    assert printed_by("make turns").search(report)
 
 
 @pytest.mark.nightly

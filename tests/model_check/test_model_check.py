@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
+from support.claims import printed_by
 from support.redis_server import RedisServer
 
 from model_check.scene_machine import EVERY_SCENE, SceneMachine, play_one
@@ -86,11 +87,13 @@ def test_no_order_of_events_breaks_the_protocol(server: RedisServer, capsys: pyt
         if seconds >= SECONDS:
             break
         number += 1
+    report = (
+        f"model check: {volume['examples']} examples, {volume['steps']} checked steps, {volume['calls']} calls, "
+        f"{volume['restarts']} restarts after kill -9, {seconds:.0f} s, seeds {SEED} to {number}"
+    )
+    assert printed_by("make model").search(report)
     with capsys.disabled():
-        sys.stdout.write(
-            f"\nmodel check: {volume['examples']} examples, {volume['steps']} checked steps, {volume['calls']} calls, "
-            f"{volume['restarts']} restarts after kill -9, {seconds:.0f} s, seeds {SEED} to {number}\n"
-        )
+        sys.stdout.write(f"\n{report}\n")
     reached = {f"{script} {outcome}" for script, outcomes in OUTCOMES.items() for outcome in outcomes}
     assert reached <= set(volume), "every outcome must occur"
     assert volume["restarts"]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.claims import printed_by
 
 from benchmarks.compare import verdict
 
@@ -300,3 +301,4 @@ def test_remembering_gives_share_and_tokens_of_each_way(transcripts: Path, tmp_p
         assert rows["default context"]["share"] > rows["random sentences"]["share"] or each["questions"] == 1
     for label in ("default context", "context with recall", "recall alone"):
         assert re.search(rf"^{label}: share \d\.\d{{3}} at [\d,]+ tokens, the mean; limits: ", printed, re.MULTILINE)
+    assert printed_by("python -m benchmarks.remembering").search(printed)

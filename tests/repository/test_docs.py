@@ -92,6 +92,8 @@ def run(words: list[str], url: str) -> None:
             assert all((ROOT / file).is_file() for file in files), f"not all of these are there: {files}"
         case ["python", "-m", module, *_]:
             subprocess.run([sys.executable, "-m", module, "--help"], cwd=ROOT, capture_output=True, check=True)
+        case ["python", "turn.py"]:
+            pass  # `test_the_first_turn_works_as_it_stands` compares what it prints
         case ["redis-cli", *arguments]:
             if shutil.which("redis-cli"):  # it comes with the server in most packages, not in all
                 subprocess.run(["redis-cli", "-u", url, *arguments], capture_output=True, check=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.claims import printed_by
 
 from benchmarks import chart
 
@@ -85,6 +86,7 @@ def test_peers_measures_what_is_installed_and_names_what_is_not(file: Path, tmp_
     assert measured["redismem, lane"]["ratio"] == 1
     limit = r"^limit of Redis' core: [\d,]+ turns/s with these scripts; the lane reaches \d+% of it$"
     assert re.search(limit, printed, re.MULTILINE)
+    assert printed_by("python -m benchmarks.peers").search(printed)
     for label, package in found["missing"].items():
         assert f"{label}: not measured, {package} is not installed" in printed
         assert importlib.util.find_spec(package.partition(".")[0]) is None

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.claims import printed_by
 from support.redis_server import RedisServer
 
 from redismem import Settings
 from redismem.blocking.memory import Memory
+from redismem.cli import main
 
 ROOT = Path(__file__).parents[2]
 README_LINES, CLAIMS_COUNT = 120, 7
@@ -38,14 +40,14 @@ def retried_turn() -> str:
 
 
 def claims_without_a_command(page: str) -> Iterator[str]:
-    """Yield the bullets of the README that end in no command, or in a command with a test that does not exist."""
+    """Yield the bullets of the README without a check, or whose check names a test that does not exist."""
     tests = {
         name
         for path in (ROOT / "tests").rglob("test_*.py")
         for name in re.findall(r"\bdef (test_\w+)", path.read_text())
     }
     for bullet in re.findall(r"^- \*\*(.*?)(?=\n- |\n\n)", page, re.MULTILINE | re.DOTALL):
-        command = re.search(r"`((?:make|redismem|python -m benchmarks\.)[^`]+)`$", bullet.strip())
+        command = re.search(r"Check:\s+`((?:make|redismem|python -m benchmarks\.)[^`]+)`", bullet)
         if command is None or not tests.issuperset(re.findall(r"test_\w+", command[1])):
             yield bullet
 
@@ -63,9 +65,13 @@ def test_the_first_turn_works_as_it_stands(redis_server: RedisServer, tmp_path: 
     page = (ROOT / "README.md").read_text()
     script = tmp_path / "first_turn.py"
     script.write_text(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0])
-    here = os.environ | {"REDISMEM_URL": redis_server.url}
+    without = {name: value for name, value in os.environ.items() if name != "REDISMEM_URL"}
+    embedded = subprocess.run([sys.executable, script], env=without, capture_output=True, text=True, check=True)
+    (shown,) = re.findall(r"^\$ python turn\.py\n(.*?)```", page, re.MULTILINE | re.DOTALL)
+    assert embedded.stderr + embedded.stdout == shown
+    here = without | {"REDISMEM_URL": redis_server.url}
     ran = subprocess.run([sys.executable, script], env=here, capture_output=True, text=True, check=True)
-    assert (ran.stdout, ran.stderr) == ("You asked: Where is my order?\n", "")
+    assert (ran.stdout, ran.stderr) == (embedded.stdout, "")
     with Memory.connect(redis_server.url, namespace="shop") as memory:
         session = memory.session("user-42")
         assert [message.content for message in session.messages()] == ["Where is my order?", ran.stdout.strip()]
@@ -90,6 +96,15 @@ asyncio.run(main())
     assert ran.stdout == "You asked: hello; You asked: hello\nhello; You asked: hello\n"
 
 
+def test_forgetting_prints_its_proof_as_the_readme_shows_it(
+    redis_server: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Memory.connect(redis_server.url, namespace="shop") as memory:
+        memory.session("s-17", owner="customer-17").append({"role": "user", "content": "Where is my order?"})
+    assert main(["forget", "--owner", "customer-17", "--yes", "--namespace", "shop", "--url", redis_server.url]) == 0
+    assert printed_by("redismem forget").search(capsys.readouterr().out)
+
+
 @pytest.mark.nightly
 def test_the_turns_pass_a_strict_checker(tmp_path: Path) -> None:
     (first,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -107,6 +122,7 @@ def test_the_turns_pass_a_strict_checker(tmp_path: Path) -> None:
 
 
 def test_the_address_that_the_readme_names_is_the_one_that_compose_opens() -> None:
-    first = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
-    (port,) = re.findall(r"export REDISMEM_URL=redis://127\.0\.0\.1:(\d+)/0", first)
+    """Without Docker the line exports nothing, so no turn waits for a Redis that is not there."""
+    line = r"^docker compose up --wait redis && export REDISMEM_URL=redis://127\.0\.0\.1:(\d+)/0$"
+    (port,) = re.findall(line, (ROOT / "README.md").read_text(), re.MULTILINE)
     assert f'"127.0.0.1:{port}:{port}"' in (ROOT / "docker-compose.yml").read_text()

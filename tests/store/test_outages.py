@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.checks import until
+from support.claims import printed_by
 from support.outages import SECONDS, Pods, outage
 from support.proxy import Proxy
 from support.redis_server import RedisServer
@@ -103,5 +104,6 @@ WAYS: dict[str, tuple[Change, Change]] = {
 )
 async def test_an_outage_loses_and_doubles_nothing(scene: Scene, way: str, seconds: float) -> None:
     begin, end = WAYS[way]
-    row = await outage(scene.pods, way, seconds, partial(begin, scene), partial(end, scene))
-    print(f"\n{row}")  # noqa: T201 (with `make outages`)
+    figures = await outage(scene.pods, way, seconds, partial(begin, scene), partial(end, scene))
+    assert printed_by("make outages").search(figures)
+    print(f"\n{figures}")  # noqa: T201 (with `make outages`)

@@ -100,7 +100,7 @@ class Pods:
 async def outage(
     pods: Pods, kind: str, seconds: float, begin: Change, end: Change, is_hit: Callable[[str], bool] = lambda _: True
 ) -> str:
-    """Run pods through an outage, and return its row of the table.
+    """Run pods through an outage, and return its figures as a sentence.
 
     Checks that no message is lost or doubled, and that only the sessions that are hit are degraded.
     """
@@ -122,7 +122,11 @@ async def outage(
     turns = pods.read_all_turns()
     assert not any(turn[2] and not is_hit(turn[0]) for turn in turns), "degraded, although its node was up"
     healthy = [turn for turn in turns if not is_hit(turn[0]) and turn[3] < ended_s and turn[4] > begun_s]
-    healthy_ms = f"{max(turn[4] - turn[3] for turn in healthy) * 1000:.0f}" if healthy else ""
+    healthy_ms = max((turn[4] - turn[3] for turn in healthy), default=0) * 1000
     slowest_ms, replay_s = (max(pod[name] for pod in seen) for name in ("slowest_ms", "replay_s"))
-    figures = (f"{lasted_s:.1f}", len(turns), sum(turn[2] for turn in turns), 0, 0)
-    return f"| {' | '.join(map(str, (kind, *figures, f'{slowest_ms:.0f}', f'{replay_s:.2f}', healthy_ms)))} |"
+    beside = f", slowest turn beside it {healthy_ms:.0f} ms" if healthy else ""
+    degraded_count = sum(turn[2] for turn in turns)
+    return (
+        f"{kind} for {lasted_s:.1f} s: {len(turns)} turns, {degraded_count} degraded, 0 lost, 0 doubled, "
+        f"slowest turn {slowest_ms:.0f} ms, replayed in {replay_s:.2f} s{beside}"
+    )

@@ -60,7 +60,7 @@ async def demo(*, url: Url = None, namespace: OwnNamespace = "redismem-demo") ->
                 await session.clear()
                 for items in (project.decisions, project.tasks, project.entities, project.conversations):
                     await items.clear()
-    print("\nThe demo has ended. Next, a filled page: redismem serve --demo")
+    print("\nThe demo has ended. Next, a filled page:\n  pip install 'redismem[server]' && redismem serve --demo")
     return 0
 
 
