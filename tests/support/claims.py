@@ -1,4 +1,4 @@
-"""What the README says that its checks print."""
+"""Read what the README says that its checks print."""
 
 from __future__ import annotations
 
