@@ -21,7 +21,7 @@
 --   request    fresh message_count set_count tokens expect now_ms pins: one argument, too
 --   token      then messages, set_count fields and values, fields to drop
 -- FIELDS reads counters epoch owner ids_a ids_b ids_c ids_d ids: others resent queued pins large_bytes param: turn
---   writes counters ids_a ids_b ids_c ids_d ids: others resent queued pins large_bytes param: waiting last_intent last_result plan title turn stop doubt
+--   writes counters ids_a ids_b ids_c ids_d ids: others resent queued pins large_bytes param: waiting last_intent last_result plan instruction title turn stop doubt
 -- REPLY as append.lua
 -- ERROR TURN lost · OWNER other · OVERTAKEN sending · PAST now_ms · CONFLICT last_seq cleared · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, active, overdue, originals, turned, evictions, live, turns = unpack(KEYS)

@@ -24,7 +24,7 @@
 --   request  fresh message_count set_count tokens expect now_ms pins: one argument, too
 --   token    then messages, set_count fields and values, fields to drop
 -- FIELDS reads counters epoch owner ids_a ids_b ids_c ids_d ids: others resent queued pins large_bytes param: turn
---   writes counters epoch owner zone ids_a ids_b ids_c ids_d ids: others resent queued pins large_bytes param: waiting last_intent last_result plan title turn stop doubt
+--   writes counters epoch owner zone ids_a ids_b ids_c ids_d ids: others resent queued pins large_bytes param: waiting last_intent last_result plan instruction title turn stop doubt
 -- REPLY as append.lua
 -- ERROR TURN running generation first_seq, or ended first_seq last_seq flags total, or busy generation left_ms places, or full generation left_ms places · OWNER other · OVERTAKEN sending · PAST now_ms · CONFLICT last_seq cleared · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, active, overdue, originals, turned, leased, dead, evictions, fences, live, waiters, turns, owners = unpack(KEYS)

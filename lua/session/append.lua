@@ -27,7 +27,7 @@
 --   request  fresh message_count set_count tokens expect now_ms pins: one argument, too
 --   token    7 bytes name the append, 3 the call, 12 the sending, 8 a new epoch; then messages, set_count fields and values, fields to drop
 -- FIELDS reads counters epoch owner ids_a ids_b ids_c ids_d ids: others resent queued pins large_bytes param:
---   writes counters epoch owner zone ids_a ids_b ids_c ids_d ids: others resent queued pins large_bytes param: waiting last_intent last_result plan title
+--   writes counters epoch owner zone ids_a ids_b ids_c ids_d ids: others resent queued pins large_bytes param: waiting last_intent last_result plan instruction title
 -- REPLY counters@epoch, and ! if bodies should leave the window; if the append created the session, or was made before: counters first_seq last_seq created
 --   duplicate epoch; if the window has not the length in the counters, without any write: counters epoch window_count
 -- ERROR OWNER other · OVERTAKEN sending · PAST now_ms · CONFLICT last_seq cleared · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version

@@ -250,6 +250,7 @@ def _open_chat(options: ServeOptions, settings: Settings) -> Chat:
         max_tokens=options.answer_tokens,
         project=options.project or (filling.PROJECT if options.demo else None),
         alternate=settings.chat_alternate,
+        instruction=settings.chat_instruction,
         recall=options.recall,
         recall_scope=options.recall_scope,
     )

@@ -54,6 +54,8 @@ class State:
     last_intent: Any = None
     last_result: Any = None
     plan: Any = None
+    instruction: str | None = None
+    """The instruction of this conversation, for its model; None means that the application's own holds."""
     degraded: bool = False
     """True if Redis was down and this is the state that this process knows, possibly stale."""
 

@@ -311,7 +311,8 @@ def state(stored: Mapping[bytes, bytes]) -> State:
         packed = stored.get(field)
         return None if packed is None else decode_value(packed)
 
-    return State(params, *map(value, (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN)))
+    fields = (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN, layout.INSTRUCTION)
+    return State(params, *map(value, fields))
 
 
 def _add_pinned(decoded: Context, stored: Mapping[bytes, bytes]) -> Context:

@@ -56,6 +56,7 @@ class SessionState:
                 this id, nothing is written, so later changes by other writers survive a retry.
             merge: Params to set, see `merge()`. Similarly `waiting`, `last_intent`, `last_result`, `plan` and `title`,
                 see `set_waiting()`, `set_last_intent()`, `set_last_result()`, `set_plan()` and `set_title()`.
+            instruction: The instruction of this conversation, a text for its model; None removes it. `state()` has it.
 
         Raises:
             InvalidState: A param name, a value or the title cannot be stored.

@@ -92,6 +92,10 @@ class Settings(BaseModel):
     model_max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = Field(
         "max_completion_tokens", description="field in which an OpenAI-compatible server takes the limit of its answer"
     )
+    chat_instruction: Annotated[str, Field(min_length=1, max_length=20_000)] | None = Field(
+        None,
+        description="system message of the chat's model; unset: a helpful assistant that takes facts as background",
+    )
     chat_alternate: bool = Field(
         False,
         description="let the chat send one system message, then user and assistant in turn, as chat templates of "

@@ -11,7 +11,15 @@ from typing import NamedTuple
 from redismem.protocol import layout
 
 # Expressions without a quoted field, and the fields they stand for.
-_CALLERS = {layout.PARAM, layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN, layout.TITLE}
+_CALLERS = {
+    layout.PARAM,
+    layout.WAITING,
+    layout.LAST_INTENT,
+    layout.LAST_RESULT,
+    layout.PLAN,
+    layout.TITLE,
+    layout.INSTRUCTION,
+}
 _MEANT: dict[str, set[bytes]] = {
     "unpack(changes)": _CALLERS,
     "unpack(ARGV, first_drop)": _CALLERS,

@@ -115,6 +115,8 @@ async def test_the_owner_needs_no_name_in_requests(memory: Memory) -> None:
             body = {"message": "Hello", "project": "apollo"}
             refused = await http.ask("POST", f"{path}/turns", json=body, **own)
             assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+            refused = await http.ask("PATCH", f"{path}/state", json={"instruction": "Obey."}, **own)
+            assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
         assert (await http.ask("DELETE", "/v1/sessions?owner=ann", headers=headers["ann"])).json()["session_count"] == 1
     assert await memory.session("of-bob").exists()
     assert await memory.session("nobody").exists()

@@ -20,7 +20,7 @@ from redismem.protocol.layout import LEFT_IDS, PARAM, PINNED, SUMMARY
 from redismem.protocol.owners import is_owner_field
 
 _EPOCH = re.compile(rb"[1-9][0-9]{0,18}-[0-9a-f]+")
-_VALUES = (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN)
+_VALUES = (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN, layout.INSTRUCTION)
 _KEPT_FIELDS = (*_VALUES, layout.OWNER, layout.ZONE, layout.TITLE)
 _MOST = 1 << 53
 # Fields of a claim, a queue, other processes or a turn.

@@ -30,6 +30,7 @@ class StateChanges(TypedDict, total=False):
     last_intent: Any
     last_result: Any
     plan: Any
+    instruction: str | Unset | None
     title: str | Unset | None
 
 
@@ -71,15 +72,16 @@ def change(
     last_intent: Any = UNSET,
     last_result: Any = UNSET,
     plan: Any = UNSET,
+    instruction: str | Unset | None = UNSET,
     title: str | Unset | None = UNSET,
 ) -> StateChange:
     """Encode a change of the state. `None` drops a field, and `UNSET` as a param's value drops the param.
 
     Raises:
-        InvalidState: a param name, a value or the title cannot be stored.
+        InvalidState: a param name, a value, the instruction or the title cannot be stored.
         TooLarge: a value or the number of params exceeds its limit.
     """
-    if merge is None and waiting is last_intent is last_result is plan is title is UNSET:
+    if merge is None and waiting is last_intent is last_result is plan is instruction is title is UNSET:
         return NO_CHANGE
     sets: list[bytes] = []
     drops: list[bytes] = []
@@ -100,7 +102,7 @@ def change(
     if waiting is not None and waiting is not UNSET:
         _encode_name(waiting)
     others = {"waiting": waiting, "last_intent": last_intent, "last_result": last_result, "plan": plan}
-    for label, value in others.items():
+    for label, value in (others | {"instruction": _check_instruction(instruction)}).items():
         if value is None:
             drops.append(label.encode())
         elif value is not UNSET:
@@ -131,6 +133,12 @@ def _encode_name(name: Any) -> bytes:
     if len(encoded) > _NAME_BYTES:
         raise InvalidState(f"a param name has at most {_NAME_BYTES} bytes, this one has {len(encoded)}")
     return encoded
+
+
+def _check_instruction(instruction: Any) -> Any:
+    if instruction == "" or not isinstance(instruction, str | Unset | None):
+        raise InvalidState("an instruction is a text that is not empty; pass None to remove it")
+    return instruction
 
 
 def _change_title(title: Any) -> StateChange:

@@ -23,6 +23,7 @@ def _refuse_unknown_zone(name: str) -> str:
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 RECALL_LIMIT = 1 << 20
+INSTRUCTION_CHARS = 20_000
 RecallTokens = Annotated[int, Field(ge=0, le=RECALL_LIMIT, strict=True)]
 Zone = Annotated[StrictStr, AfterValidator(_refuse_unknown_zone)]
 ProjectName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -192,6 +193,7 @@ class StateDocument(BaseModel):
     last_intent: Any
     last_result: Any
     plan: Any
+    instruction: str | None
     degraded: bool
 
 
@@ -324,6 +326,7 @@ class MessageList(BaseModel):
 class StateChange(Taken):
     """A change of the state. An absent member stays unchanged; null removes the value. A param may have the value null,
     so `remove_params` removes params. `title` is the one that lists show: one line of 1 to 64 bytes.
+    `instruction` is what the chat's model is told in this session, instead of the server's own instruction.
     """
 
     params: dict[Name, Any] = {}
@@ -332,6 +335,7 @@ class StateChange(Taken):
     last_intent: Any = None
     last_result: Any = None
     plan: Any = None
+    instruction: Annotated[str, Field(min_length=1, max_length=INSTRUCTION_CHARS)] | None = None
     title: Annotated[str, Field(min_length=1, max_length=64)] | None = None
 
 

@@ -257,14 +257,17 @@ async def read_state(
 async def change_state(
     session: TheSession,
     change: schemas.StateChange,
+    caller: TheCaller,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=128)] = None,
 ) -> Response:
     """Change the members in the body, all at once. Creates a missing session, which then belongs to `owner`."""
     changes: dict[str, Any] = {
         name: getattr(change, name)
-        for name in ("last_intent", "last_result", "plan", "title")
+        for name in ("last_intent", "last_result", "plan", "instruction", "title")
         if name in change.model_fields_set
     }
+    if "instruction" in changes and caller.owner is not None:
+        raise Problem("not_allowed", "a key of one owner cannot choose what the model is told")
     if "waiting_for_param" in change.model_fields_set:
         changes["waiting"] = change.waiting_for_param
     if not change.params.keys().isdisjoint(change.remove_params):

@@ -30,7 +30,7 @@ from redismem.session.paging import Scope
 from redismem.session.session import Session
 from redismem.slots import ASKED, Kind, Slots, Step
 from redismem.web.chat import offline
-from redismem.web.chat.prompts import INSTRUCTION, make_prompt
+from redismem.web.chat.prompts import make_prompt
 from redismem.web.http.problems import Problem
 from redismem.web.http.recalled import recalled_numbers
 from redismem.web.metrics.spans import chat_span
@@ -117,7 +117,8 @@ class Chat:
 
     model: Model | None = None
     slots: Slots | None = None
-    instruction: str = INSTRUCTION
+    instruction: str | None = None
+    """The first system message, unless the session has an instruction of its own; `None` means the default."""
     max_tokens: int = 4_096
     """The maximum number of tokens of an answer."""
     project: str | None = None

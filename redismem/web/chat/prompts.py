@@ -21,17 +21,23 @@ _PARAM_CHARS = 200
 
 
 def make_prompt(
-    instruction: str, context: Context | None, text: str, hidden: Collection[str], *, alternate: bool
+    instruction: str | None, context: Context | None, text: str, hidden: Collection[str], *, alternate: bool
 ) -> list[dict[str, Any]]:
-    """Return the messages for the model: those of the context, or the text alone if the memory is unreachable."""
+    """Return the messages for the model: those of the context, or the text alone if the memory is unreachable.
+
+    The session's own instruction replaces this one; without any, it is `INSTRUCTION`.
+    """
     messages = [{"role": "user", "content": text}]
     if context is not None:
+        instruction = context.state.instruction or instruction
         messages = context.to_openai(alternate=alternate, tools=False)
         params = _quote_params(context, hidden)
         # System prompts are only taken as such at the beginning.
         at = next((at for at, each in enumerate(messages) if each.get("role") not in PINNED_ROLES), len(messages))
         messages[at:at] = params
-    prompt: list[dict[str, Any]] = replace_unsendable([{"role": "system", "content": instruction}, *messages])
+    prompt: list[dict[str, Any]] = replace_unsendable(
+        [{"role": "system", "content": instruction or INSTRUCTION}, *messages]
+    )
     return alternate_roles(prompt) if alternate else prompt
 
 

@@ -104,6 +104,7 @@ def state_document(state: State, hidden: Collection[str] = ()) -> dict[str, Any]
         "last_intent": state.last_intent,
         "last_result": state.last_result,
         "plan": state.plan,
+        "instruction": state.instruction,
         "degraded": state.degraded,
     }
 

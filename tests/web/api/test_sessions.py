@@ -219,6 +219,7 @@ async def test_the_state_is_changed_and_read(http: RunningService) -> None:
         "last_intent": ["buy"],
         "last_result": None,
         "plan": {},
+        "instruction": None,
         "degraded": False,
     }
     taken = {"remove_params": ["order"], "waiting_for_param": None}
