@@ -1,4 +1,4 @@
-"""A client of `redismem mcp`: what one conversation decides, the next one knows. The client plays the model's part.
+"""A client of `redismem serve --mcp`: what one conversation decides, the next one knows. It plays the model's part.
 
 A real client, such as an editor or a desktop assistant, starts the server in the same way, and its model calls the same
 tools.
@@ -20,7 +20,7 @@ from mcp.client.stdio import stdio_client
 from mcp.types import TextContent
 
 TRIES_COUNT = 3
-SERVER = StdioServerParameters(command=sys.executable, args=["-m", "redismem", "mcp"], env=dict(os.environ))
+SERVER = StdioServerParameters(command=sys.executable, args=["-m", "redismem", "serve", "--mcp"], env=dict(os.environ))
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> Any:

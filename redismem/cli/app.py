@@ -11,13 +11,22 @@ from collections.abc import Callable, Coroutine, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnusedCliTokensError
 
-from redismem.cli.commands import COMMANDS, HELP, HELP_OF
+from redismem.cli.commands import COMMANDS, DEFAULT_KINDS, HELP, HELP_OF
 from redismem.cli.streams import complain, end_broken_pipe
-from redismem.cli.terminal import Stop
-from redismem.errors import InvalidItem, InvalidSessionId, InvalidSettings, RedismemError
+from redismem.cli.terminal import UNREACHABLE, Stop
+from redismem.errors import (
+    InvalidItem,
+    InvalidSessionId,
+    InvalidSettings,
+    NotAllowed,
+    RedismemError,
+    StoreUnavailable,
+)
 from redismem.settings.extras import MissingExtra
+
+Command = tuple[Callable[..., Any], inspect.BoundArguments]
 
 
 def _make_app() -> App:
@@ -26,30 +35,66 @@ def _make_app() -> App:
         if isinstance(where, str):
             made.command(f"redismem.cli.{where}", name=name, sort_key=place)
         else:
-            group = App(name=name, help=HELP_OF[name], sort_key=place, version_flags=())
+            group = App(name=name, help=_help_of_kinds(name), sort_key=place, version_flags=())
             for inner_place, (inner_name, inner_where) in enumerate(where.items()):
                 group.command(f"redismem.cli.{inner_where}", name=inner_name, sort_key=inner_place)
             made.command(group)
     return made
 
 
+def _help_of_kinds(name: str) -> str:
+    kind = DEFAULT_KINDS.get(name)
+    more = "" if kind is None else f"\n\n`redismem {name}` without a kind is `redismem {name} {kind}`."
+    return HELP_OF[name] + more
+
+
 app = _make_app()
 
 
-def _app_for(arguments: Sequence[str]) -> App:
-    """Return the application for the arguments of a command, without importing commands that they do not need."""
+def parse(arguments: Sequence[str]) -> Command:
+    """Return the function of a command line and its arguments, without importing other commands.
+
+    Raises:
+        CycloptsError: The command line is wrong.
+        Stop: It has an argument that the command does not take.
+    """
     name, *others = arguments
-    inner = COMMANDS[name]
-    if not isinstance(inner, str) and (not others or others[0] not in inner):
-        for command in inner:
-            app[name][command]  # the help page of a group shows the first lines of the docstrings
-    return app
+    kinds = COMMANDS[name]
+    if not isinstance(kinds, str) and (not others or others[0] not in kinds):
+        if name in DEFAULT_KINDS and others[:1] not in (["--help"], ["-h"]):
+            arguments = [name, DEFAULT_KINDS[name], *others]
+        else:
+            for kind in kinds:
+                app[name][kind]  # the help page of a group shows the first lines of the docstrings
+    try:
+        command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
+    except UnusedCliTokensError as extra:
+        raise Stop(_explain_extra(name, others, extra), 2) from None
+    return command, bound
+
+
+def _explain_extra(name: str, given: Sequence[str], extra: UnusedCliTokensError) -> str:
+    """Say what the command takes instead of an argument that it does not take."""
+    assert extra.unused_tokens
+    assert extra.target is not None
+    word, kinds = extra.unused_tokens[0], COMMANDS[name]
+    parameters = inspect.signature(extra.target).parameters
+    takes = [each.upper() for each, how in parameters.items() if how.kind is how.POSITIONAL_ONLY]
+    path = " ".join(extra.command_chain or (name,))
+    if not isinstance(kinds, str) and given[0] == word:
+        text = f"{name} takes one of {', '.join(kinds)}, not {word}"
+    elif takes:
+        text = f"{path} takes {' and '.join(takes)} alone, not also {word}"
+    else:
+        text = f"{path} takes no arguments"
+    hint = f"; name the namespace with --namespace {word}" if {"on", "namespace", "namespaces"} & {*parameters} else ""
+    return text + hint
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code. An error that the user can fix is one line on stderr."""
     try:
-        command, bound, _ = _app_for(arguments).parse_args(arguments, exit_on_error=False, print_error=False)
+        command, bound = parse(arguments)
         code = _run_command(command, bound)
         sys.stdout.flush()
         return code
@@ -64,12 +109,19 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     except RedismemError as error:
         complain(str(error))
-        return 2 if isinstance(error, InvalidSessionId | InvalidSettings | InvalidItem) else 1
+        return code_of(error)
     except BrokenPipeError:
         return end_broken_pipe()
     except KeyboardInterrupt:
         complain("interrupted")
-        return 130
+        return 128 + signal.SIGINT
+
+
+def code_of(error: RedismemError) -> int:
+    """Return the exit code for an error of the memory."""
+    if isinstance(error, StoreUnavailable | NotAllowed):
+        return UNREACHABLE
+    return 2 if isinstance(error, InvalidSessionId | InvalidSettings | InvalidItem) else 1
 
 
 def _run_command(command: Callable[..., Any], bound: inspect.BoundArguments) -> int:

@@ -1,79 +1,110 @@
-"""The list of commands: the function of each, and its line of `redismem --help`."""
+"""The list of commands: the function of each, its line of `redismem --help`, and the present names of earlier ones."""
 
 from __future__ import annotations
 
 HELP = """Session memory for chat backends, on Redis.
 
 Each command uses the Redis of `--url` or `REDISMEM_URL`; without either, an embedded store that ends with the command.
-All other settings come from `REDISMEM_*` variables. Exit codes: 0 success, 1 failure, 2 wrong usage.
+All other settings come from `REDISMEM_*` variables. Whatever removes or overwrites asks first; without a terminal it
+needs `--yes`.
+
+Exit codes: 0 success, 1 a finding or a failure, 2 wrong usage, 3 Redis does not answer or refuses.
 """
 
-# By name, so that a command's file is imported only when that command runs.
+# By name, so that a command's file is imported only when that command runs. A command with kinds has a row for each.
 COMMANDS: dict[str, str | dict[str, str]] = {
-    "demo": "demo.command:demo",
-    "replay": "replay.command:replay",
-    "import": "importing.command:import_",
-    "sessions": "sessions:sessions",
-    "show": "sessions:show",
-    "recall": "recall:recall",
-    "clear": "sessions:clear",
-    "forget": "forget:forget",
-    "worker": "worker:worker",
     "serve": "serve:serve",
-    "key": "serve:key",
-    "mcp": "mcp:mcp",
-    "queues": "queues:queues",
-    "watch": "watch:watch",
-    "dead": {"list": "dead:list_dead", "retry": "dead:retry", "drop": "dead:drop"},
-    "quarantine": {
-        "list": "quarantine:list_quarantined",
-        "show": "quarantine:show",
-        "restore": "quarantine:restore",
-        "drop": "quarantine:drop",
+    "worker": "worker:worker",
+    "key": "key:key",
+    "demo": {"chat": "demo.command:demo", "replay": "replay.command:replay"},
+    "list": {
+        "sessions": "sessions:list_sessions",
+        "projects": "project:list_projects",
+        "namespaces": "namespaces:list_namespaces",
+        "dead": "dead:list_dead",
+        "quarantine": "quarantine:list_quarantined",
+        "dictionaries": "dictionaries:list_dictionaries",
+        "settings": "settings:list_settings",
     },
-    "dictionaries": {"list": "dictionaries:list_dictionaries", "drop": "dictionaries:drop"},
-    "namespaces": "namespaces:namespaces",
+    "show": {
+        "session": "sessions:show",
+        "record": "record_view:show",
+        "project": "project:show",
+        "quarantine": "quarantine:show",
+    },
+    "search": "search:search",
     "project": {
-        "list": "project:projects",
-        "show": "project:show",
         "decisions": "project:decisions",
-        "chain": "project:chain",
+        "history": "project:history",
         "tasks": "project:tasks",
-        "board": "project:board",
         "entities": "project:entities",
         "consolidate": "project:consolidate",
         "export": "project_files:export",
         "import": "project_files:import_",
     },
-    "check": "check:check",
+    "status": "status:status",
     "doctor": "doctor:doctor",
-    "deploy": "deploy:deploy",
-    "settings": "settings:settings",
+    "import": "importing.command:import_",
+    "remove": {
+        "session": "sessions:remove",
+        "owner": "forget:remove_owner",
+        "prefix": "forget:remove_prefix",
+        "dead": "dead:remove",
+        "quarantine": "quarantine:remove",
+        "dictionary": "dictionaries:remove",
+    },
+    "repair": {"dead": "dead:repair", "quarantine": "quarantine:repair", "scripts": "scripts:repair"},
 }
+# The kind of a command that is not given one.
+DEFAULT_KINDS = {"demo": "chat", "list": "sessions", "show": "session", "remove": "session"}
+HEADINGS = {"serve": "Run", "list": "Look", "import": "Change"}
+"""The heading above a command, in `redismem --help`."""
 # The lines of `redismem --help`. They equal the first lines of the docstrings, so that it imports no command.
 HELP_OF = {
-    "demo": "Play a bundled support chat turn by turn.",
-    "replay": "Store transcripts from a file turn by turn and time this; then summarise, read everything back and "
-    "compare.",
-    "import": "Copy conversations from another store into sessions that the framework's adapter reads.",
-    "sessions": "List the sessions of a namespace, most recently active first.",
-    "show": "Show a session: summaries, pending and recent messages, state names, counters.",
-    "recall": "Find earlier messages that match a question, among the summarised messages.",
-    "clear": "Remove a session with its messages, summaries, state and queue entries.",
-    "forget": "Remove all sessions and records of a person: by owner, or by the beginning of their ids.",
+    "serve": "Serve the memory over HTTP, with a page; `--mcp`: to models.",
     "worker": "Summarise and evict sessions, until SIGTERM or SIGINT.",
-    "serve": "Serve the memory over HTTP, until SIGTERM or SIGINT.",
-    "key": "Create a key: prints the key, which is shown only once, and below it the line for the key list.",
-    "mcp": "Serve the memory to models over the Model Context Protocol, as tools for sessions and projects.",
-    "queues": "Show the queues: how many sessions wait, and for how long.",
-    "watch": "Watch the queues: refreshes in place on a terminal, prints one line per poll when piped.",
-    "namespaces": "List the namespaces of a Redis with their numbers of shards, sessions and records.",
-    "check": "Check every session, project and record of a namespace against the invariants.",
-    "doctor": "Check the Redis server, the namespace and the settings, and advise what to change.",
-    "deploy": "Load the scripts, as a user with that right: see the ACL in docs/operations.md.",
-    "settings": "List every setting: its variable, the value in use, its source and its meaning.",
-    "dead": "Sessions whose summary failed too often: list, retry or drop them.",
-    "quarantine": "Sessions and records that could not be read: list them; show, restore or drop one.",
-    "dictionaries": "Compression dictionaries of summarised messages: list them, drop one that is not in use.",
-    "project": "The decisions, tasks and entities of a project: tables, board, history, statistics, files.",
+    "key": "Create a key for a server; the key is shown only once.",
+    "demo": "Play a bundled support chat, or a file: `demo replay FILE`.",
+    "list": "List sessions, projects, namespaces, dead, quarantine …",
+    "show": "Show a session, a record, a project, a copy in quarantine.",
+    "search": "Find messages by their words.",
+    "project": "The decisions, tasks and entities of a project; its files.",
+    "status": "Show the queues: what waits, and for how long; `--watch`.",
+    "doctor": "Check server, namespace and settings, and advise; `--deep`.",
+    "import": "Copy conversations from another store into sessions.",
+    "remove": "Remove a session, or everything of a person.",
+    "repair": "Retry dead sessions, restore from quarantine, load scripts.",
+}
+# Names of an earlier release. The key is one word, or two of a command that had commands of its own.
+MOVED = {
+    "replay": "demo replay",
+    "sessions": "list",
+    "recall": "search",
+    "clear": "remove",
+    "forget --owner": "remove owner",
+    "forget --prefix": "remove prefix",
+    "forget": "remove owner",
+    "mcp": "serve --mcp",
+    "queues": "status",
+    "watch": "status --watch",
+    "dead list": "list dead",
+    "dead retry": "repair dead",
+    "dead drop": "remove dead",
+    "dead": "list dead",
+    "quarantine list": "list quarantine",
+    "quarantine show": "show quarantine",
+    "quarantine restore": "repair quarantine",
+    "quarantine drop": "remove quarantine",
+    "quarantine": "list quarantine",
+    "dictionaries list": "list dictionaries",
+    "dictionaries drop": "remove dictionary",
+    "dictionaries": "list dictionaries",
+    "namespaces": "list namespaces",
+    "project list": "list projects",
+    "project show": "show project",
+    "project board": "project tasks --board",
+    "project chain": "project history",
+    "check": "doctor --deep",
+    "deploy": "repair scripts",
+    "settings": "list settings",
 }

@@ -1,4 +1,4 @@
-"""`redismem dead`: sessions whose summary failed too often. All their messages are kept."""
+"""Sessions whose summary failed too often: list, retry, or take them off the list. All their messages are kept."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from redismem.cli.options import DEFAULT, On, Target, flag, within
+from redismem.cli.options import DEFAULT, On, Target, within
 from redismem.cli.place import open_read_only, open_used
 from redismem.cli.streams import complain
-from redismem.cli.terminal import Stop, print_json, print_rows
+from redismem.cli.terminal import Yes, ask, print_json, print_rows
 from redismem.inspection import dead
 from redismem.inspection.dead import DeadSession
 from redismem.inspection.figures import duration, plural, printable
 
 Limit = Annotated[int, within(1, 10_000, "Sessions to show.")]
-Session = Annotated[str, Parameter(help="Session ids from `redismem dead list`.")]
-All = Annotated[bool, flag("All dead sessions.", "--all")]
+Session = Annotated[str, Parameter(help="Session ids from `redismem list dead`. Default: all of them.")]
 
 
 async def list_dead(*, limit: Limit = 100, on: On = DEFAULT) -> int:
@@ -37,7 +36,8 @@ async def list_dead(*, limit: Limit = 100, on: On = DEFAULT) -> int:
     shown = f", {len(found.sessions):,} shown" if len(found.sessions) < found.count else ""
     print(f"{plural(found.count, 'dead session')} in namespace {on.namespace} on {place.name}{shown}")
     if found.count:
-        print("`redismem dead retry` retries them; `drop` waits for their next message")
+        print("`redismem repair dead` retries them")
+        print("`redismem remove dead` takes them off the list")
     return 0
 
 
@@ -64,31 +64,31 @@ def _reason(each: DeadSession) -> str:
     return each.info if isinstance(each.info, str) else each.info.failure or "no reason recorded"
 
 
-async def retry(*sessions: Session, everything: All = False, on: On = DEFAULT) -> int:
+async def repair(*sessions: Session, on: On = DEFAULT) -> int:
     """Retry dead sessions: they become overdue at once, with all their attempts.
 
     Exit code: 0 all sessions were dead, else 1.
     """
-    return await _take_off(sessions, everything, on, again=True)
+    return await _take_off(sessions, on, yes=True, again=True)
 
 
-async def drop(*sessions: Session, everything: All = False, on: On = DEFAULT) -> int:
+async def remove(*sessions: Session, yes: Yes = False, on: On = DEFAULT) -> int:
     """Take sessions off the list of dead sessions; nothing is removed from the sessions.
 
-    They get no summary until their next message. To remove a session, use `redismem clear`. Exit code: 0 all sessions
-    were dead, else 1.
+    They get no summary until their next message. To remove a session, use `redismem remove ID`.
+    Exit code: 0 all sessions were dead, else 1.
     """
-    return await _take_off(sessions, everything, on, again=False)
+    return await _take_off(sessions, on, yes=yes, again=False)
 
 
-async def _take_off(named: Sequence[str], everything: bool, on: Target, *, again: bool) -> int:
-    if bool(named) == everything:
-        raise Stop("name sessions or give --all, not both", 2)
+async def _take_off(named: Sequence[str], on: Target, *, yes: bool, again: bool) -> int:
     async with open_used(on.url, on.namespace) as (memory, place):
-        if everything:
-            found = await dead.requeue_all(memory.store, again=again)
-        else:
+        which = plural(len(named), "session") if named else "all dead sessions"
+        ask(f"Take {which} of {on.namespace} on {place.name} off the list, without a summary?", yes=yes)
+        if named:
             found = await dead.requeue(memory.store, named, again=again)
+        else:
+            found = await dead.requeue_all(memory.store, again=again)
     if on.as_json:
         word = "retried" if again else "dropped"
         lists = {word: found.taken, "not_dead": found.missing, "other_layout": found.foreign}

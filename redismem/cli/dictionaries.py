@@ -1,25 +1,23 @@
-"""`redismem dictionaries`: the compression dictionaries of a namespace."""
+"""`redismem list dictionaries` and `remove dictionary`: the compression dictionaries of a namespace."""
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 from redismem.cli.options import DEFAULT, On, within
 from redismem.cli.place import open_read_only, open_used
-from redismem.cli.sessions import confirm
-from redismem.cli.terminal import Stop, Yes, print_json, print_rows, progress
+from redismem.cli.terminal import Stop, Yes, ask, print_json, print_rows, progress
 from redismem.inspection import dictionaries
 from redismem.inspection.dictionaries import DictionaryEntry, DropOutcome
 from redismem.inspection.figures import duration
 
-Number = Annotated[int, within(1, 255, "The number from `redismem dictionaries list`.")]
+Number = Annotated[int, within(1, 255, "The number from `redismem list dictionaries`.")]
 _REFUSALS = {
     DropOutcome.MISSING: "there is no dictionary {} in namespace {}",
     DropOutcome.NAMED: "dictionary {} is in use in namespace {}: blocks of originals need it. Workers drop it after "
     "their sessions were cleared or have expired",
     DropOutcome.QUARANTINED: "dictionary {} is in use in namespace {}: blocks in quarantine need it. Drop them with "
-    "`redismem quarantine drop`, or wait until they expire",
+    "`redismem remove quarantine ID`, or wait until they expire",
     DropOutcome.RETIRED: "dictionary {} in namespace {} is retired, not dropped yet: no block needs it, and new blocks "
     "stop using it within a minute. Drop it an hour after it was retired",
 }
@@ -52,16 +50,14 @@ def _row(entry: DictionaryEntry, now_ms: int) -> list[str]:
     return [str(entry.version), trained, size, f"{entry.state}{since}"]
 
 
-async def drop(number: Number, /, *, yes: Yes = False, on: On = DEFAULT) -> int:
+async def remove(number: Number, /, *, yes: Yes = False, on: On = DEFAULT) -> int:
     """Drop a dictionary that no block needs.
 
     The first call retires it, so that new blocks do not use it; a call an hour later drops it. Looks at the blocks of
     all sessions, and scans all keys of the Redis for blocks in quarantine. The exit code is 1 if nothing was dropped.
     """
     async with open_used(on.url, on.namespace) as (memory, place):
-        question = f"Drop dictionary {number} of namespace {on.namespace}?"
-        if not yes and sys.stdin.isatty() and not confirm(question):
-            raise Stop("cancelled; nothing was dropped")
+        ask(f"Drop dictionary {number} of namespace {on.namespace}?", yes=yes)
         with progress("keys scanned") as on_step:
             outcome = await dictionaries.drop(memory.store, number, await memory.server_time_ms(), on_step)
     if on.as_json:

@@ -1,54 +1,60 @@
-"""`redismem forget`: remove all sessions of a person, print the proof that none is left, and what was not searched."""
+"""Remove all sessions of a person, print the proof that none is left, and what was not searched."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from redismem.cli.options import DEFAULT, On
+from redismem.cli.options import DEFAULT, On, Target
 from redismem.cli.place import open_used
-from redismem.cli.sessions import confirm
 from redismem.cli.streams import complain
-from redismem.cli.terminal import Stop, Yes, print_json, progress
+from redismem.cli.terminal import Yes, ask, print_json, progress
 from redismem.errors import ForgetIncomplete, ForgottenSessions
 from redismem.inspection.figures import plural, printable
 from redismem.memory.erasure import Wanted, count_records, count_sessions
 from redismem.memory.memory import Memory
 
 
-async def forget(
+async def remove_owner(
+    owner: Annotated[str, Parameter(help="The owner with whom the sessions and records were begun.")],
+    /,
     *,
-    owner: Annotated[
-        str | None, Parameter(help="Forget the sessions and records that were begun with this owner.")
-    ] = None,
-    prefix: Annotated[
-        str | None,
-        Parameter(
-            help="Forget the sessions and records whose id begins so. End it with your separator, as in `user-4:`."
-        ),
-    ] = None,
     yes: Yes = False,
     on: On = DEFAULT,
 ) -> int:
-    """Remove all sessions and records of a person: by owner, or by the beginning of their ids.
+    """Remove all sessions and records of a person, by owner.
 
     Removes their messages, summaries, state, queue entries and copies in quarantine, and what an owner or a session
     leads to in projects. Then it scans all keys, and prints the time at which it found no session, record or copy, and
     what it did not search. Asks for confirmation first; without a terminal it needs `--yes`. If it is interrupted, the
     same command removes the rest.
     """
-    wanted = Wanted(owner, prefix)
+    return await _remove(Wanted(owner, None), yes, on)
+
+
+async def remove_prefix(
+    prefix: Annotated[str, Parameter(help="The beginning of the ids. End it with your separator, as in `user-4:`.")],
+    /,
+    *,
+    yes: Yes = False,
+    on: On = DEFAULT,
+) -> int:
+    """Remove all sessions and records of a person, by the beginning of their ids; else as `remove owner`."""
+    return await _remove(Wanted(None, prefix), yes, on)
+
+
+async def _remove(wanted: Wanted, yes: bool, on: Target) -> int:
+    owner, prefix = wanted.owner, wanted.prefix
     async with open_used(on.url, on.namespace) as (memory, place):
         named = f"owner {printable(owner)}" if owner is not None else f"prefix {printable(prefix or '')}"
         where = f"with {named} in namespace {on.namespace} on {place.name}"
         if not yes:
             count = await count_sessions(memory.store, wanted)
             records = await count_records(memory.store, wanted)
-            _ask(f"Forget {plural(count, 'session')}{_and_records(records)} {where}?")
+            ask(f"Forget {plural(count, 'session')}{_and_records(records)} {where}?", yes=yes)
         forgotten, failure = await _forget(memory, wanted)
     if on.as_json:
         print_json({"namespace": on.namespace, "owner": owner, "prefix": prefix, **asdict(forgotten), "error": failure})
@@ -63,13 +69,6 @@ async def forget(
 
 def _and_records(count: int) -> str:
     return f" and {plural(count, 'record')}" if count else ""
-
-
-def _ask(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise Stop("stdin is no terminal, so nobody can confirm: pass --yes; nothing was forgotten", 2)
-    if not confirm(question):
-        raise Stop("cancelled; nothing was forgotten")
 
 
 async def _forget(memory: Memory, wanted: Wanted) -> tuple[ForgottenSessions, str | None]:
@@ -93,7 +92,7 @@ def _print(forgotten: ForgottenSessions, where: str) -> None:
         print(f"proof: a scan of all keys that ended at {moment:%Y-%m-%d %H:%M:%S} UTC {found_none}")
     if forgotten.unattributed_count:
         count = forgotten.unattributed_count
-        print(f"{plural(count, 'unreadable session')}: nobody can tell the owner; see `redismem quarantine list`")
+        print(f"{plural(count, 'unreadable session')}: nobody can tell the owner; see `redismem list quarantine`")
     if forgotten.item_count:
         print(f"erased {plural(forgotten.item_count, 'item')} of projects")
     if forgotten.rate_count:

@@ -1,4 +1,4 @@
-"""`redismem namespaces`: list the tenants of a Redis."""
+"""`redismem list namespaces`: list the tenants of a Redis."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from redismem.cli.place import connect, stop_for, warn_if_embedded
 from redismem.cli.quarantine import Cursor, Keys
 from redismem.cli.terminal import AsJson, Url, print_json, print_rows, progress
 from redismem.errors import NotAllowed, StoreUnavailable
+from redismem.inspection import namespaces
 from redismem.inspection.figures import plural, printable
-from redismem.inspection.namespaces import LOOKED_AT_LIMIT, list_namespaces
 
 
-async def namespaces(
-    *, keys: Keys = LOOKED_AT_LIMIT, cursor: Cursor = 0, url: Url = None, as_json: AsJson = False
+async def list_namespaces(
+    *, keys: Keys = namespaces.LOOKED_AT_LIMIT, cursor: Cursor = 0, url: Url = None, as_json: AsJson = False
 ) -> int:
     """List the namespaces of a Redis with their numbers of shards, sessions and records.
 
@@ -22,7 +22,7 @@ async def namespaces(
     warn_if_embedded(place)
     try:
         with progress("keys scanned") as on_step:
-            found = await list_namespaces(memory.store, cursor=cursor, looked_at_limit=keys, on_step=on_step)
+            found = await namespaces.list_namespaces(memory.store, cursor=cursor, looked_at_limit=keys, on_step=on_step)
     except (StoreUnavailable, NotAllowed) as error:
         raise stop_for(place.name, error) from None
     finally:

@@ -34,6 +34,7 @@ def within(least: float, most: float | None, help: str, env_var: str | None = No
 
 
 JsonLogs = Annotated[bool, flag("Log as JSON.", "--json")]
-EveryS = Annotated[float, within(0.01, 3_600, "Seconds between polls.")]
+EveryS = Annotated[float | None, within(0.01, 3_600, "With --watch: seconds between polls. [default: 1]")]
+DryRun = Annotated[bool, flag("Read and compare; write nothing.")]
 Full = Annotated[bool, flag("Print whole messages instead of their beginnings.")]
 Redact = Annotated[bool, flag("Leave out the texts of messages and summaries.")]

@@ -1,4 +1,4 @@
-"""`redismem --help`, `redismem --version` and unknown commands, answered without the libraries of the commands."""
+"""`redismem --help`, `redismem --version` and words that are no command, answered without the commands' libraries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from redismem.cli.commands import COMMANDS, HELP, HELP_OF
+from redismem.cli.commands import COMMANDS, HEADINGS, HELP, HELP_OF, MOVED
 from redismem.cli.streams import complain, end_broken_pipe
 
 _HELP_FLAGS, _VERSION_FLAGS = ("--help", "-h"), ("--version",)
@@ -17,6 +17,9 @@ _LEAST_WIDTH = 40
 def answer(arguments: Sequence[str]) -> int | None:
     """Answer arguments without a command, and return the exit code. None means that they begin with a command."""
     first = arguments[0] if arguments else _HELP_FLAGS[0]
+    if (moved := _explain_moved(arguments)) is not None:
+        complain(moved)
+        return 2
     if first in COMMANDS:
         return None
     try:
@@ -39,12 +42,30 @@ def _overview(width: int) -> Iterator[str]:
     yield from ("Usage: redismem COMMAND", "")
     for paragraph in HELP.replace("`", "").strip().split("\n\n"):
         yield from (*textwrap.wrap(paragraph, width), "")
-    yield "Commands:"
     lines = HELP_OF | _OPTIONS
     names_width = max(map(len, lines)) + 2
-    for name in (*COMMANDS, *_OPTIONS):
+    for place, name in enumerate((*COMMANDS, *_OPTIONS)):
+        heading = HEADINGS.get(name) or ("Options" if name == next(iter(_OPTIONS)) else "")
+        if heading:
+            yield from ([""] if place else []) + [f"{heading}:"]
         label, indent = f"  {name:{names_width}}", " " * (names_width + 2)
-        yield from textwrap.wrap(lines[name], width, initial_indent=label, subsequent_indent=indent)
+        yield from textwrap.wrap(lines[name].replace("`", ""), width, initial_indent=label, subsequent_indent=indent)
+
+
+def _explain_moved(arguments: Sequence[str]) -> str | None:
+    """Name the present command line for an earlier one; `None` if these arguments are none."""
+    for count in (2, 1):
+        old, others = " ".join(arguments[:count]), arguments[count:]
+        if (new := MOVED.get(old)) is None:
+            continue
+        if any("://" in word for word in others):  # an address may contain a password
+            others = ()
+        if old == "recall" and len(others) > 1:
+            others = (others[1], "--session", others[0], *others[2:])
+        import shlex
+
+        return f"redismem {old} is now: redismem {shlex.join([*new.split(), *others])}"
+    return None
 
 
 def _explain_unknown(word: str) -> str:

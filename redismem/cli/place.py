@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from redismem.cli.streams import complain
-from redismem.cli.terminal import Stop
+from redismem.cli.terminal import UNREACHABLE, Stop
 from redismem.errors import InvalidSettings, NotAllowed, RedismemError, StoreUnavailable
 from redismem.events import OnEvent
 from redismem.inspection.namespaces import list_names
@@ -97,7 +97,7 @@ def warn_if_embedded(place: ChosenStore) -> None:
 
 def stop_for(place: str, error: RedismemError) -> Stop:
     """Return the Stop for an error, without its words about later calls, since a command makes no later call."""
-    return Stop(f"{place}: {error}".replace(UNTIL_IT_DOES, ""))
+    return Stop(f"{place}: {error}".replace(UNTIL_IT_DOES, ""), UNREACHABLE)
 
 
 async def _check_used(store: Store, place: ChosenStore) -> None:
@@ -110,7 +110,7 @@ async def _check_used(store: Store, place: ChosenStore) -> None:
 
     if place.embedded or await is_known(store):
         return
-    listed = "`redismem namespaces` lists the existing ones"
+    listed = "`redismem list namespaces` lists the existing ones"
     with contextlib.suppress(NotAllowed):  # without the right to scan, the command lists none either, and says why
         names, is_all = await list_names(store, SCANNED_LIMIT)
         close = difflib.get_close_matches(store.keys.namespace, names, _NAMES_LIMIT)

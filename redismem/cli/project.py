@@ -1,22 +1,23 @@
-"""`redismem project`: list and show the decisions, tasks and entities of a project, and their history."""
+"""Projects: list and show them, their decisions, tasks and entities, and their history."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from redismem.cli import project_view
-from redismem.cli.options import DEFAULT, On, Target, flag, within
+from redismem.cli.options import DEFAULT, DryRun, On, Target, flag, within
 from redismem.cli.place import ChosenStore, open_read_only
-from redismem.cli.terminal import Stop, console, print_json
+from redismem.cli.terminal import Stop, Yes, ask, console, print_json
 from redismem.errors import InvalidItem
 from redismem.inspection import projects as listing
 from redismem.inspection.figures import plural
+from redismem.project.items.records import Task
 from redismem.project.project import Project
 
 Name = Annotated[str, Parameter(help="The name of the project.")]
@@ -43,12 +44,12 @@ async def open_project(name: str, on: Target) -> AsyncIterator[tuple[Project, Ch
         if project.name not in await listing.project_names(memory.store):
             raise Stop(
                 f"namespace {on.namespace} on {place.name} has no project {name}; "
-                "`redismem project list` and `redismem namespaces` list the existing ones"
+                "`redismem list projects` and `redismem list namespaces` list the existing ones"
             )
         yield project, place
 
 
-async def projects(*, on: On = DEFAULT) -> int:
+async def list_projects(*, on: On = DEFAULT) -> int:
     """List the projects of a namespace."""
     async with open_read_only(on.url, on.namespace) as (memory, place):
         names = await listing.project_names(memory.store)
@@ -59,7 +60,7 @@ async def projects(*, on: On = DEFAULT) -> int:
     return 0
 
 
-async def show(name: Name, *, on: On = DEFAULT) -> int:
+async def show(name: Name, /, *, on: On = DEFAULT) -> int:
     """Show the statistics of a project: decisions, open, blocked and overdue tasks, most mentioned entities."""
     async with open_project(name, on) as (project, _):
         found = await project.statistics()
@@ -72,6 +73,7 @@ async def show(name: Name, *, on: On = DEFAULT) -> int:
 
 async def decisions(
     name: Name,
+    /,
     *,
     text: Text = "",
     status: Status = None,
@@ -88,7 +90,9 @@ async def decisions(
 
 async def tasks(
     name: Name,
+    /,
     *,
+    board: Annotated[bool, flag("Show a board with one column per status, at most 20 tasks each.")] = False,
     text: Text = "",
     status: Status = None,
     assignee: Annotated[str | None, Parameter(help="Only tasks of this person.")] = None,
@@ -99,12 +103,17 @@ async def tasks(
     """List tasks by priority, then newest first; `--status completed` lists the finished ones."""
     criteria = _criteria(text, status, at) | ({} if assignee is None else {"assignee": assignee})
     async with open_project(name, on) as (project, _):
+        if board:
+            wanted = project_view.COLUMNS if status is None else (status,)
+            columns = {each: await project.tasks.list(limit=20, **criteria | {"status": each}) for each in wanted}
+            return _print_board(columns, on.as_json)
         found = await project.tasks.list(limit=limit, **criteria)
     return _print_records(found, on.as_json, project_view.tasks)
 
 
 async def entities(
     name: Name,
+    /,
     *,
     text: Text = "",
     at: At = None,
@@ -117,23 +126,10 @@ async def entities(
     return _print_records(found, on.as_json, project_view.entities)
 
 
-async def board(name: Name, *, at: At = None, on: On = DEFAULT) -> int:
-    """Show the tasks as a board with one column per status, at most 20 tasks each."""
-    columns = {}
-    async with open_project(name, on) as (project, _):
-        store = project.tasks
-        for status in project_view.COLUMNS:
-            columns[status] = await store.list(limit=20, **_criteria("", status, at))
-    if on.as_json:
-        print_json({status: [document(each) for each in found] for status, found in columns.items()})
-    else:
-        project_view.board(console(), columns)
-    return 0
-
-
-async def chain(
+async def history(
     name: Name,
     decision: Annotated[str, Parameter(help="The id of a decision.")],
+    /,
     *,
     on: On = DEFAULT,
 ) -> int:
@@ -145,18 +141,27 @@ async def chain(
 
 async def consolidate(
     name: Name,
+    /,
     *,
     days: Annotated[float, within(0, 999_999, "Minimum age in days of superseded or cancelled items.")] = 90,
-    do: Annotated[bool, flag("Apply the changes; without it, only show them.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     on: On = DEFAULT,
 ) -> int:
-    """Archive old closed items and merge entities whose names differ only in punctuation; a dry run without `--do`."""
-    async with open_project(name, on) as (project, _):
-        report = await project.consolidate(older_than_days=days, dry_run=not do)
+    """Archive old closed items and merge entities whose names differ only in punctuation.
+
+    Asks for confirmation first; without a terminal it needs `--yes`.
+    """
+    async with open_project(name, on) as (project, place):
+        report = await project.consolidate(older_than_days=days, dry_run=True)
+        if not dry_run and (report.archived or report.merged):
+            counts = f"{plural(len(report.archived), 'item')} and merge {len(report.merged)}"
+            ask(f"Archive {counts} in project {name}, namespace {on.namespace} on {place.name}?", yes=yes)
+            report = await project.consolidate(older_than_days=days)
     if on.as_json:
         print_json(document(report))
     else:
-        did = "done" if do else "dry run (--do applies it)"
+        did = "dry run" if dry_run else "done"
         print(f"{did}: {plural(len(report.archived), 'item')} archived, {len(report.merged)} merged")
         print("\n".join([*report.archived, *(f"{other} into {target}" for target, other in report.merged)]))
     return 0
@@ -195,4 +200,12 @@ def _print_records(records: Any, as_json: bool, view: Any) -> int:
         print_json([document(each) for each in records])
     else:
         view(records)
+    return 0
+
+
+def _print_board(columns: Mapping[str, Sequence[Task]], as_json: bool) -> int:
+    if as_json:
+        print_json({status: [document(each) for each in found] for status, found in columns.items()})
+    else:
+        project_view.board(console(), columns)
     return 0

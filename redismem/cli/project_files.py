@@ -13,7 +13,7 @@ from redismem.cli.options import Target, flag
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory
 from redismem.cli.project import Name, open_project
 from redismem.cli.streams import complain
-from redismem.cli.terminal import Namespace, Stop, Url, one_line
+from redismem.cli.terminal import Namespace, Stop, Url, Yes, ask, one_line
 from redismem.inspection.figures import plural, printable
 from redismem.project.files.json import entries_of, project_of
 from redismem.project.project import Project
@@ -21,12 +21,14 @@ from redismem.project.project import Project
 Folder = Annotated[Path, Parameter(help="The folder of the four files.")]
 
 
-async def export(name: Name, folder: Folder, *, url: Url = None, namespace: Namespace = "default") -> int:
+async def export(
+    name: Name, folder: Folder, /, *, yes: Yes = False, url: Url = None, namespace: Namespace = "default"
+) -> int:
     """Write decisions.json, tasks.json, entities.json and conversations.json, with every version.
 
     Only their owner can read the files, and a folder that the command creates.
-    Existing files are replaced only after all new ones are written. An empty project is not exported; the exit code
-    is then 1.
+    Existing files are replaced only after all new ones are written, and a confirmation; without a terminal this needs
+    `--yes`. An empty project is not exported; the exit code is then 1.
     """
     async with open_project(name, Target(url, namespace)) as (project, place):
         files = await project.export_files()
@@ -34,6 +36,8 @@ async def export(name: Name, folder: Folder, *, url: Url = None, namespace: Name
     entries = {file: list(entries_of(file, text)) for file, text in files.items()}
     if not any(entries.values()):
         raise Stop(f"{where} is empty; no file was written")
+    if any((folder / file).exists() for file in files):
+        ask(f"Replace the files of an export in {printable(str(folder))}?", yes=yes)
     _write(folder, files)
     print(f"{plural(sum(map(len, entries.values())), 'item')} of {where}, written to {printable(str(folder))}:")
     print(", ".join(f"{file} {len(items):,}" for file, items in entries.items()))
@@ -79,14 +83,17 @@ def _make_private(folder: Path) -> None:
 async def import_(
     name: Name,
     folder: Folder,
+    /,
     *,
     replace: Annotated[bool, flag("Replace the whole project.")] = False,
+    yes: Yes = False,
     url: Url = None,
     namespace: Namespace = "default",
 ) -> int:
     """Import the files of an export, all or nothing: merge them into the project, or replace it.
 
-    `--replace` needs all four files of one export, with at least one item; it erases whatever is not in them.
+    `--replace` needs all four files of one export, with at least one item; it erases whatever is not in them. It asks
+    for confirmation first; without a terminal it needs `--yes`.
     """
     names = [file for file in Project.FILES if (folder / file).is_file()]
     if not names:
@@ -98,6 +105,8 @@ async def import_(
     async with open_memory(url, namespace) as (memory, place):
         if place.embedded:
             raise Stop(f"an import needs a store that outlives this command: {HOW_TO_NAME_REDIS}", 2)
+        if replace:
+            ask(f"Replace project {name} in namespace {namespace} on {place.name}?", yes=yes)
         report = await memory.project(name).import_files(files, replace=replace)
     print(
         f"{report.added} added, {report.lengthened} replaced, {report.unchanged} unchanged, {report.erased} erased "

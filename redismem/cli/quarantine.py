@@ -1,8 +1,7 @@
-"""`redismem quarantine`: sessions and records that could not be read; their data stays until it expires."""
+"""Sessions and records that could not be read: list, show, restore, remove. Their data stays until it expires."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -11,9 +10,8 @@ from cyclopts import Parameter
 from redismem.cli.options import DEFAULT, Full, On, Redact, flag, within
 from redismem.cli.parts_view import parts_document, show_parts
 from redismem.cli.place import open_read_only, open_used
-from redismem.cli.sessions import confirm
 from redismem.cli.streams import complain
-from redismem.cli.terminal import Stop, Yes, console, print_json, print_rows, progress
+from redismem.cli.terminal import Stop, Yes, ask, console, print_json, print_rows, progress
 from redismem.errors import CorruptSession, RedismemError, SessionExists, SessionNotFound
 from redismem.inspection import quarantine
 from redismem.inspection.figures import duration, plural, printable
@@ -41,7 +39,7 @@ async def list_quarantined(
     """List the sessions and records in quarantine, oldest first.
 
     Scans all keys of the Redis, a thousand at a time. `log` is the hash of the id in the logs: search there for the
-    fault, or use `show`.
+    fault, or use `redismem show quarantine ID`.
     """
     async with open_read_only(on.url, on.namespace) as (memory, place):
         with progress("keys scanned") as on_step:
@@ -132,7 +130,7 @@ async def show(
     return 0
 
 
-async def restore(
+async def repair(
     session: Session,
     /,
     *,
@@ -169,22 +167,20 @@ async def restore(
         stays = "; the original stays in quarantine" if back.faults else ""
         print(f"{plural(len(back.messages), 'message')}, {len(back.summaries)} summaries{stays}")
     if back.has_lost_owner:
-        complain("its owner is unknown: forget --owner will not find it, only clear, or forget --prefix")
+        complain("its owner is unknown: `redismem remove owner ID` will not find it, only `redismem remove ID`")
     return 0
 
 
-async def drop(
+async def remove(
     session: Session, /, *, record: Record = False, at: At = None, yes: Yes = False, on: On = DEFAULT
 ) -> int:
     """Delete a session or record from quarantine.
 
-    On a terminal it asks for confirmation first, unless `--yes` is given.
+    Asks for confirmation first; without a terminal it needs `--yes`.
     """
     async with open_used(on.url, on.namespace) as (memory, place):
         found = await _find(memory.store, session, at, record)
-        question = f"Drop {printable(session)} of {found.put_ms} from quarantine in {on.namespace}?"
-        if not yes and sys.stdin.isatty() and not confirm(question):
-            raise Stop("cancelled; nothing was dropped")
+        ask(f"Drop {printable(session)} of {found.put_ms} from quarantine in {on.namespace}?", yes=yes)
         dropped = await quarantine.drop(memory.store, found)
     if on.as_json:
         told = {"namespace": on.namespace, f"{found.kind}_id": session, "put_ms": found.put_ms}

@@ -1,29 +1,39 @@
-"""`redismem show --record`: one record, without its values unless asked."""
+"""`redismem show record`: one record, without its values unless asked."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from redismem.cli.options import DEFAULT, On, flag, within
+from redismem.cli.place import open_read_only
 from redismem.cli.terminal import Stop, console, one_line, print_json
 from redismem.inspection.figures import duration, plural, printable, size
 from redismem.inspection.record_view import RecordView, look, readable
-from redismem.store.store import Store
 
 _VALUE_CHARS = 240
 
 
 async def show(
-    store: Store, record_id: str, limit: int, where: tuple[str, str], *, values: bool, as_json: bool
-) -> None:
-    """Print the records with an id, one for each tag; `where` is namespace and store. Raises Stop if there is none."""
-    views = await look(store, record_id, limit)
-    if not views:
-        raise Stop(f"record {printable(record_id)}: no readable record of this namespace has this id")
-    namespace, place = where
-    if as_json:
-        print_json({"namespace": namespace, "records": [view.document(values=values) for view in views]})
-        return
-    now_ms = await store.server_time_ms()
-    for view in views:
-        _print(view, now_ms, values, f"namespace {namespace} on {place}")
+    record: Annotated[str, Parameter(help="The id of the record.")],
+    /,
+    *,
+    limit: Annotated[int, within(1, 10_000, "Show at most this many fields.")] = 50,
+    values: Annotated[bool, flag("Print the values of the fields.")] = False,
+    on: On = DEFAULT,
+) -> int:
+    """Show the records with an id, one for each tag: numbers, fields, sizes."""
+    async with open_read_only(on.url, on.namespace) as (memory, place):
+        views = await look(memory.store, record, limit)
+        if not views:
+            raise Stop(f"record {printable(record)}: no readable record of namespace {on.namespace} has this id")
+        now_ms = await memory.server_time_ms()
+    if on.as_json:
+        print_json({"namespace": on.namespace, "records": [view.document(values=values) for view in views]})
+    for view in () if on.as_json else views:
+        _print(view, now_ms, values, f"namespace {on.namespace} on {place.name}")
+    return 0
 
 
 def _print(view: RecordView, now_ms: int, values: bool, where: str) -> None:

@@ -1,30 +1,29 @@
-"""`redismem sessions`, `show` and `clear`: list, inspect and remove sessions. Listing and showing are read-only."""
+"""`redismem list`, `show` and `remove` of sessions. Listing and showing are read-only."""
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from redismem.cli.depths import failing_line
-from redismem.cli.options import DEFAULT, Full, On, Redact, Target, flag, within
+from redismem.cli.options import DEFAULT, Full, On, Redact, flag, within
 from redismem.cli.place import open_read_only, open_used
-from redismem.cli.terminal import Stop, Yes, console, one_line, print_json, print_rows
+from redismem.cli.terminal import Stop, Yes, ask, console, one_line, print_json, print_rows
 from redismem.context.context import Context
 from redismem.context.info import SessionEntry, SessionInfo
 from redismem.errors import CorruptSession, InvalidSessionId, SessionNotFound
 from redismem.inspection.figures import duration, plural, printable
 from redismem.inspection.quarantine import read_live
-from redismem.inspection.sessions import Listing, hash_of, key_of, list_sessions, look, numbers_of, originals_of
+from redismem.inspection.sessions import Listing, hash_of, key_of, look, numbers_of, originals_of
+from redismem.inspection.sessions import list_sessions as list_page
 from redismem.store.store import Store
 
 Session = Annotated[str, Parameter(help="The id of the session.")]
-Shown = Annotated[str, Parameter(help="The id of the session, or with `--record` of the record.")]
 _SHOWN_COUNT = 50
 
 
-async def sessions(
+async def list_sessions(
     *,
     limit: Annotated[int, within(1, 10_000, "Sessions per page.")] = 20,
     cursor: Annotated[str | None, Parameter(help="Continue from here: the last page prints its cursor.")] = None,
@@ -40,7 +39,7 @@ async def sessions(
     """
     async with open_read_only(on.url, on.namespace) as (memory, place):
         try:
-            found = await list_sessions(memory.store, limit, cursor, owner)
+            found = await list_page(memory.store, limit, cursor, owner)
         except (InvalidSessionId, ValueError) as refused:
             raise Stop(str(refused), 2) from None
     if on.as_json:
@@ -89,7 +88,7 @@ def _print_sessions(found: Listing, *, with_titles: bool) -> None:
 
 
 async def show(
-    session: Shown,
+    session: Session,
     /,
     *,
     limit: Annotated[
@@ -98,16 +97,12 @@ async def show(
     originals: Annotated[bool, flag("Include the original messages behind the summaries.")] = False,
     full: Full = False,
     redact: Redact = False,
-    record: Annotated[bool, flag("Show the records with this id: numbers, fields, sizes.")] = False,
-    values: Annotated[bool, flag("With `--record`: print the values of the fields.")] = False,
     on: On = DEFAULT,
 ) -> int:
     """Show a session: summaries, pending and recent messages, state names, counters.
 
     Prints texts, but never the values of the state. Of a damaged session, prints the faults and what can be read.
     """
-    if record:
-        return await _show_record(session, limit or _SHOWN_COUNT, values, on)
     from redismem.cli import session_view
 
     async with open_read_only(on.url, on.namespace) as (memory, place):
@@ -148,36 +143,19 @@ async def _show_broken(
     return 1
 
 
-async def _show_record(record_id: str, limit: int, values: bool, on: Target) -> int:
-    from redismem.cli import record_view
-
-    async with open_read_only(on.url, on.namespace) as (memory, place):
-        where = (on.namespace, place.name)
-        await record_view.show(memory.store, record_id, limit, where, values=values, as_json=on.as_json)
-    return 0
-
-
-async def clear(session: Session, /, *, yes: Yes = False, on: On = DEFAULT) -> int:
+async def remove(session: Session, /, *, yes: Yes = False, on: On = DEFAULT) -> int:
     """Remove a session with its messages, summaries, state and queue entries.
 
-    On a terminal it asks for confirmation first, unless `--yes` is given.
+    Asks for confirmation first; without a terminal it needs `--yes`.
     """
     async with open_used(on.url, on.namespace) as (memory, place):
         handle = memory.session(session)
         if not await handle.exists():
             raise SessionNotFound(f"there is no such session in namespace {on.namespace}", session)
-        question = f"Clear {printable(session)} in {on.namespace} on {place.name}?"
-        if not yes and sys.stdin.isatty() and not confirm(question):
-            raise Stop("cancelled; nothing was cleared")
-        cleared = await handle.clear()
+        ask(f"Remove session {printable(session)} in {on.namespace} on {place.name}?", yes=yes)
+        removed = await handle.clear()
     if on.as_json:
-        print_json({"namespace": on.namespace, "session_id": session, "cleared": cleared})
+        print_json({"namespace": on.namespace, "session_id": session, "removed": removed})
     else:
-        print(f"cleared {printable(session)} in namespace {on.namespace} on {place.name}")
+        print(f"removed session {printable(session)} in namespace {on.namespace} on {place.name}")
     return 0
-
-
-def confirm(question: str) -> bool:
-    """Ask on the terminal; True if the answer is yes."""
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

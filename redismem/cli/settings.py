@@ -1,4 +1,4 @@
-"""`redismem settings`: list every setting with its variable, value, source and meaning."""
+"""`redismem list settings`: list every setting with its variable, value, source and meaning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SET_OR_NOT = (*_SECRETS, "password_file")
 _ADDRESSES = ("url", "model_base_url", "embed_base_url")
 
 
-async def settings(*, as_json: AsJson = False) -> int:
+async def list_settings(*, as_json: AsJson = False) -> int:
     """List every setting: its variable, the value in use, its source and its meaning.
 
     A process with this environment uses the shown value, unless its code passes another. Secrets show only as set or

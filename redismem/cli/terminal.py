@@ -37,6 +37,8 @@ AsJson = Annotated[
 ]
 
 
+UNREACHABLE = 3
+"""The exit code if Redis does not answer or refuses a call."""
 _UUID_CHARS = 36
 _LAST_CHARS = 40
 
@@ -47,6 +49,21 @@ class Stop(Exception):
     def __init__(self, text: str, code: int = 1) -> None:
         super().__init__(text)
         self.code = code
+
+
+def ask(question: str, *, yes: bool) -> None:
+    """Ask on the terminal before a command removes or overwrites something. `yes` is the answer of `--yes`.
+
+    Raises:
+        Stop: The answer is no, or there is no terminal to ask on.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Stop(f"{question} Without a terminal, confirm with --yes; nothing was changed", 2)
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Stop("cancelled; nothing was changed")
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -19,7 +19,7 @@ from redismem.cli.logs import logs_on_stderr
 from redismem.cli.options import flag, within
 from redismem.cli.place import HOW_TO_NAME_REDIS, ChosenStore, open_memory
 from redismem.cli.stopping import stop_signals
-from redismem.cli.terminal import Stop, Url, print_json
+from redismem.cli.terminal import Stop, Url, Yes, ask, print_json
 from redismem.events import facts
 from redismem.inspection.figures import plural
 from redismem.memory.arguments import make_embedder
@@ -48,7 +48,7 @@ Override = Annotated[
     bool,
     flag(
         "Record REDISMEM_MAX_SESSIONS, REDISMEM_IDLE_TIMEOUT_S, REDISMEM_KEEP_ORIGINALS and REDISMEM_EMBED as far as "
-        "they are set, even if they remove more or the recorded embedder's vectors."
+        "they are set, even if they remove more or the recorded embedder's vectors; asks first."
     ),
 ]
 Once = Annotated[bool, flag("Process what is due now, then exit.")]
@@ -95,6 +95,7 @@ class WorkerOptions:
     metrics_port: MetricsPort = None
     metrics_host: MetricsHost = "127.0.0.1"
     override: Override = False
+    yes: Yes = False
 
 
 async def worker(
@@ -117,11 +118,13 @@ async def worker(
     expire.
 
     Logs go to stderr, one line per event: hashes of session ids and durations, never message text.
-    `redismem dead list` shows ids with their hashes. `--metrics-port` serves `/livez` and `/metrics`, without a key:
+    `redismem list dead` shows ids with their hashes. `--metrics-port` serves `/livez` and `/metrics`, without a key:
     they show the names of the namespaces, and no ids or texts. Exit code: 0 stopped by a signal, or `--once` completed
-    all work; 2 wrong usage, or an invalid setting; else 1.
+    all work, else 1.
     """
     names = _split(namespaces)
+    if options.override:
+        ask("Record the settings of this environment, even if they remove more?", yes=options.yes)
     on_evict = None if options.on_evict_file is None else _open_archive(options.on_evict_file, names)
     getattr(os, "nice", int)(options.nice)  # Windows has no `os.nice`
     metrics = None if options.metrics_port is None else _open_metrics(once=options.once)
@@ -167,7 +170,7 @@ async def _prepare(places: Sequence[tuple[Memory, ChosenStore]], *, override: bo
 def _open_metrics(*, once: bool) -> Metrics:
     if once:
         raise Stop("--metrics-port with --once: nothing could scrape it before the worker exits", 2)
-    require_extra("server", "redismem worker --metrics-port")
+    require_extra("server", "redismem worker --metrics-port 0")
     from redismem.metrics import Metrics
 
     return Metrics()

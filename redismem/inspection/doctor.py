@@ -233,7 +233,7 @@ async def _scripts(store: Store) -> Finding:
     except StoreUnavailable as refused:
         if refused.reason != "NOSCRIPT":
             raise
-        advice = "Run `redismem deploy --watch` as a user that may load scripts."
+        advice = "Run `redismem repair scripts --watch` as a user that may load scripts."
         return Finding("scripts", FAIL, "not loaded, and this user may not load them", advice)
     return Finding("scripts", OK, text)
 

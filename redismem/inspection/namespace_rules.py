@@ -17,7 +17,7 @@ def shards(recorded: int | None, set_to: int, *, embedded: bool) -> Finding:
     """Compare the number of shards recorded in Redis with the setting. An embedded store starts without a record."""
     if recorded is None:
         advice = (
-            "Is its name right? `redismem namespaces` lists the existing ones. The first process that uses a new "
+            "Is its name right? `redismem list namespaces` lists the existing ones. The first process that uses a new "
             f"namespace records it, with {set_to} shards."
         )
         text = "this namespace was never used"
@@ -90,7 +90,7 @@ def records(wrong: Sequence[tuple[str, str]], most_count: int) -> Finding:
     if not wrong:
         return Finding("records", OK, f"no damage in the first {most_count:,} records")
     count = plural(len({record_id for record_id, _ in wrong}), "record")
-    advice = "`redismem check` lists all of them. `Record.clear()` removes one, with all that is in it."
+    advice = "`redismem doctor --deep` lists all of them. `Record.clear()` removes one, with all that is in it."
     return Finding("records", FAIL, f"{count} damaged; {printable(wrong[0][0])}: {wrong[0][1]}", advice)
 
 
@@ -102,7 +102,7 @@ def quarantine(session_ids: Sequence[str], record_ids: Sequence[str], looked_at_
     counts = {"session": len(session_ids), "record": len(record_ids)}
     counted = " and ".join(plural(count, word) for word, count in counts.items() if count)
     first = printable([*session_ids, *record_ids][0])
-    advice = "They could not be read and were started anew. `redismem quarantine list` shows them until they expire."
+    advice = "They could not be read and were started anew. `redismem list quarantine` shows them until they expire."
     text = f"{counted} in this namespace{among}, first {first}"
     return Finding("quarantine", WARN, text, advice, session_ids=tuple(dict.fromkeys(session_ids)))
 
@@ -114,7 +114,7 @@ def dictionaries(versions: Sequence[int], readable: Collection[int], dropped: Co
         advice = (
             "Originals compressed with it cannot be read and go into quarantine block by block. A worker that has it "
             "in memory restores it within minutes; else restore the key `rm:{<namespace>}:dictionaries` from a backup. "
-            "`redismem check` names the sessions."
+            "`redismem doctor --deep` names the sessions."
         )
         return Finding("dictionaries", FAIL, f"missing or unreadable: {', '.join(map(str, lost))} of {newest}", advice)
     return Finding("dictionaries", OK, f"{newest} of {newest} present" if newest else "none trained")
@@ -141,5 +141,5 @@ def model(settings: Settings, refused: str) -> Finding:
 def environment(warnings: Iterable[str]) -> Finding:
     """Report the unknown environment variables; each has a text."""
     if text := printable("; ".join(warnings)):
-        return Finding("settings", WARN, text, "`redismem settings` lists all settings and the values in use.")
+        return Finding("settings", WARN, text, "`redismem list settings` lists all settings and the values in use.")
     return Finding("settings", OK, "all REDISMEM_* variables are valid")

@@ -122,7 +122,7 @@ def summaries(
     if is_paused or max(late_ms, failing_ms) <= long_ms:
         return Finding("summaries", OK, f"{text}, none late{reasons}")
     if late_ms <= long_ms:
-        advice = "Their messages stay. `redismem sessions` lists them; `redismem show` and the workers' logs say why."
+        advice = "Their messages stay. `redismem list` lists them; `redismem show ID` and the workers' logs say why."
         return Finding("summaries", WARN, f"{text}{reasons}", advice)
     advice = (
         "No worker claimed it: start `redismem worker` on this Redis and namespace, or connect with `workers=True`. If "
@@ -139,5 +139,5 @@ def dead(dead_count: int, first: FailureFacts | None, now_ms: int) -> Finding:
     died, attempts = duration(now_ms - first.since_ms), plural(first.attempts, "attempt")
     why = first.reason or "no reason recorded"
     text = f"{plural(dead_count, 'session')}; the oldest dead for {died}, after {attempts}: {why}"
-    advice = "They are retried automatically, with growing delays. `redismem dead list` shows all of them."
+    advice = "They are retried automatically, with growing delays. `redismem list dead` shows all of them."
     return Finding("dead", WARN, text, advice)

@@ -1,4 +1,4 @@
-"""A server of the Model Context Protocol over a memory: `redismem mcp`, or `create_server` for a program of its own."""
+"""A server of the Model Context Protocol over a memory, as `redismem serve --mcp` or a program of its own starts it."""
 
 from redismem.settings.extras import from_extra
 

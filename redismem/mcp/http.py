@@ -135,7 +135,7 @@ class Gate:
             raise Problem("method_not_allowed", allow="GET, POST, DELETE" if self._resumable else "POST")
         caller = self._service.access.caller(headers.get(b"authorization"))
         if caller.owner is not None:
-            raise Problem("not_allowed", "a key of one owner is for redismem serve alone")
+            raise Problem("not_allowed", "a key of one owner is for `redismem serve` alone")
         if self._service.stopping.is_set():
             raise Problem("stopping")
         self._service.memory(caller)  # that of a new key may not be open yet

@@ -54,7 +54,7 @@ _TEXTS = {
     "redismem_sessions_limit": "Sessions that the namespace may hold; sessions above it are evicted",
     "redismem_last_tick_age_seconds": "Seconds since a worker last polled the queues; +Inf means none did within a day",
     "redismem_processes": "Running processes with workers for the namespace",
-    "redismem_finding": "1 for the verdict of each question of redismem doctor: ok, warn or fail; else 0",
+    "redismem_finding": "1 for the verdict of each question of `redismem doctor`: ok, warn or fail; else 0",
     "redismem_calls_in_flight": "Calls of this process to Redis without a reply yet",
     "redismem_streams": "Open streams of this server: events, and answers of the chat",
     "redismem_answers": "Turns in progress that this server answers, with or without listeners",

@@ -156,7 +156,7 @@ class Call(Generic[T]):
         if isinstance(replicas, ConnectionLost):
             raise replicas
         if isinstance(replicas, ServerError):
-            needs = ": redismem doctor says what the Redis user needs" if replicas.word == "NOPERM" else ""
+            needs = ": `redismem doctor` says what the Redis user needs" if replicas.word == "NOPERM" else ""
             text = f"written, but not confirmed by any replica: WAIT was refused ({replicas.word}){needs}"
             raise self._unconfirmed(text, 0)
         if replicas < self.confirm:

@@ -30,7 +30,7 @@ _KEYLESS_PROBES = (("EVALSHA", "0" * 40, 0), ("TIME",), ("WAIT", 0, 1), ("PING",
 _CLUSTER_PROBES = (("ASKING",),)
 COMMANDS = (*_WITHOUT_A_KEY.split(), *_PROBES)
 """Every command that pods and workers of a namespace use, inside and outside scripts."""
-_DOCTOR_KNOWS = ": redismem doctor says what it needs"
+_DOCTOR_KNOWS = ": `redismem doctor` says what it needs"
 _NAMED = re.compile(r"permissions? to run the '([a-z][a-z0-9_|.-]{0,60})' command")
 _STOPPED = re.compile(r"script: ([0-9a-f]{40}), on @user_script:([0-9]{1,6})\b")
 # Servers name a command that was renamed or turned off, proxies one that they do not pass on.
@@ -52,7 +52,7 @@ _IN_SCRIPT = re.compile(r"The user executing the script can't |ACL failure in sc
 def acl(namespace: str, *, loads: bool = True) -> str:
     """Return the arguments of `ACL SETUSER <user>` for pods and workers of this namespace.
 
-    Without `loads`, the user can only run scripts that `redismem deploy` has loaded.
+    Without `loads`, the user can only run scripts that `redismem repair scripts` has loaded.
     """
     commands = (command for command in COMMANDS if loads or command != _LOAD)
     return " ".join(
@@ -66,7 +66,7 @@ def acl(namespace: str, *, loads: bool = True) -> str:
 
 
 def deploy_acl() -> str:
-    """Return the arguments of `ACL SETUSER` for `redismem deploy`: no keys, and no commands that run scripts."""
+    """Return the arguments of `ACL SETUSER` for `redismem repair scripts`: no keys, no commands that run scripts."""
     return " ".join(f"+{command}" for command in (_LOAD, "script|exists", *_LETTING_IN.split()))
 
 

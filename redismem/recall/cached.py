@@ -268,7 +268,7 @@ def _decode_signature(encoded: bytes | None) -> Signature | None:
     try:
         return decode_signature(encoded)
     except Undecodable:
-        return None  # `redismem check` reports it
+        return None  # `redismem doctor --deep` reports it
 
 
 def is_unreadable(encoded: bytes | None) -> bool:
@@ -280,4 +280,4 @@ def _decode_vectors(encoded: bytes | None, mark: bytes) -> Vectors | None:
     try:
         return None if encoded is None else decode_vectors(encoded, mark)
     except Undecodable:
-        return None  # the search finds its messages by words only; `redismem check` reports it
+        return None  # the search finds its messages by words only; `redismem doctor --deep` reports it

@@ -112,8 +112,8 @@ class Originals:
                 self._store.passed_over.add(place)
                 error = type(reason).__name__
                 extra = facts(op="read", session=session, namespace=namespace, error=error)
-                text = "session %s: a block of originals is unreadable (%s): reads leave it out, see `redismem check`"
-                log.error(text, session, error, extra=extra)
+                text = "session %s: a block of originals is unreadable (%s): reads leave it out"
+                log.error(f"{text}, see `redismem doctor --deep`", session, error, extra=extra)
 
     async def quarantine(self, unreadable: Iterable[Block], *, in_the_way: bool = False) -> None:
         """Move unreadable blocks into quarantine, and log each one.

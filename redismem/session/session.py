@@ -308,7 +308,7 @@ class Session:
         """Put the session into quarantine if it cannot be read, and return True if so. It then starts empty.
 
         For an agent that reads before it writes: after CorruptSession, it can go on without the history. An operator
-        finds it by `redismem quarantine`.
+        finds it by `redismem list quarantine`.
         """
         try:
             await self._store.run(self._calls.read(None))

@@ -30,7 +30,7 @@ _LOOK_AGAIN_S = 1.0
 NEAR_LIMIT = 0.8
 """The part of its session limit from which on a namespace counts as near it."""
 _REMOVALS = ("max_sessions", "idle_timeout_s", "keep_originals")
-_WAY_OUT = "workers of this process use the recorded value; to record this one, run: redismem worker --override"
+_WAY_OUT = "workers of this process use the recorded value; to record this one, run `redismem worker --override`"
 
 
 class Caller(Protocol):
@@ -198,4 +198,4 @@ def find_removals(settings: Settings, recorded: Recorded) -> Iterator[tuple[str,
         text = (
             f"idle_timeout_s is {here:.15g} here, the namespace records {there:.15g}: sessions that this process uses"
         )
-        yield "idle_timeout_s", f"{text} expire sooner; to record this one, run: redismem worker --override"
+        yield "idle_timeout_s", f"{text} expire sooner; to record this one, run `redismem worker --override`"

@@ -36,7 +36,11 @@ _MEANINGS = (
     ("ERR", "DB index is out of range", "it has no database with the number in the URL"),
     ("ERR", "SELECT is not allowed in cluster mode", "a cluster has only database 0, and the URL names another"),
     ("OOM", "", "its memory is full: raise maxmemory, or let workers make room"),
-    ("NOSCRIPT", "deploy", "it does not know the scripts, and this user may not load them: run `redismem deploy`"),
+    (
+        "NOSCRIPT",
+        "may not load",
+        "it does not know the scripts, and this user may not load them: run `redismem repair scripts`",
+    ),
     ("ERR", "No such master with that name", "the sentinels monitor no service with the name in the URL"),
     ("ERR", "command 'SENTINEL'", "it is not a sentinel: the URL of a single Redis begins with redis://"),
     ("ERR", "cluster support disabled", "it is a single node, not a cluster: its URL begins with redis://"),

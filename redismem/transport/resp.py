@@ -212,7 +212,7 @@ def loaded_late() -> ServerError:
 
 def may_not_load() -> ServerError:
     """Return the error of a call whose script is unknown, and may neither be loaded nor sent."""
-    why = "the server does not know the scripts, and this user may not load them: run `redismem deploy`"
+    why = "the server does not know the scripts, and this user may not load them: run `redismem repair scripts`"
     return ServerError("NOSCRIPT", f"NOSCRIPT {why}")
 
 

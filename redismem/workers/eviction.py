@@ -33,7 +33,7 @@ _CHUNK_COUNT = 100
 _SHARDS_COUNT = 64
 _ANY_MS = -1
 """The activity of a session that is queued whatever its activity."""
-_FOREIGN = "an index contains a member that is no session id; it is skipped, and `redismem check` names it"
+_FOREIGN = "an index contains a member that is no session id; it is skipped, and `redismem doctor --deep` names it"
 
 
 class Eviction:

@@ -116,7 +116,7 @@ class VectorWriter:
             self._refused_for = recorded
             log.warning(
                 "namespace %s: its vectors are by %s, so this worker embeds nothing with %s; to change the embedder, "
-                "run: redismem worker --override",
+                "run `redismem worker --override`",
                 *(store.keys.namespace, _describe(recorded), _describe(ours)),
                 extra=facts(op="embedding", namespace=store.keys.namespace, setting="REDISMEM_EMBED"),
             )

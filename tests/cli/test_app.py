@@ -5,55 +5,147 @@ import pty
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.commands import start_command, wait_for_exit, wait_for_line
 from support.redis_server import free_port
 
+from redismem.blocking import Memory as BlockingMemory
 from redismem.cli.app import app
-from redismem.cli.commands import COMMANDS as FUNCTIONS
-from redismem.cli.commands import HELP_OF
+from redismem.cli.commands import COMMANDS, DEFAULT_KINDS, HELP_OF, MOVED
 from redismem.cli.place import safe_url
 
-COMMANDS = (
-    *("demo", "replay", "import", "sessions", "show", "clear", "worker", "queues", "watch", "dead"),
-    *("quarantine", "namespaces", "check", "doctor", "deploy"),
-)
 COLOURS = re.compile(r"\x1b\[[0-9;]*3[0-9]")
-GROUPS = {"dead": ("list", "retry", "drop"), "quarantine": ("list", "show", "restore", "drop")}
-WITH_OPTIONS = [[name] for name in COMMANDS if name not in GROUPS]
-WITH_OPTIONS += [[group, name] for group, names in GROUPS.items() for name in names]
+GROUPS = [name for name, kinds in COMMANDS.items() if not isinstance(kinds, str)]
+# Each command and kind, with the arguments that it needs.
+LINES = {
+    "serve": ["--port", "0"],
+    "worker": ["--once"],
+    "key": ["app"],
+    "demo chat": [],
+    "demo replay": [__file__],
+    **{f"list {kind}": [] for kind in COMMANDS["list"]},
+    **{f"show {kind}": ["a"] for kind in COMMANDS["show"]},
+    "search": ["hotel"],
+    **{f"project {kind}": ["a"] for kind in ("decisions", "tasks", "entities", "consolidate")},
+    "project history": ["a", "dec-1"],
+    "project export": ["a", "/nowhere"],
+    "project import": ["a", "FOLDER"],
+    "status": [],
+    "doctor": ["--deep"],
+    "import": ["langchain"],
+    **{f"remove {kind}": ["1", "--yes"] for kind in COMMANDS["remove"]},
+    **{f"repair {kind}": [] if kind == "scripts" else ["a"] for kind in COMMANDS["repair"]},
+}
+WITHOUT_REDIS = {"key", "list settings"}
+NO_NAMESPACE = {"list namespaces", "list settings", "repair scripts"}
+
+
+@pytest.fixture
+def line_of(tmp_path: Path) -> Callable[[str], list[str]]:
+    """Return a function that returns a complete command line of a command."""
+    (tmp_path / "tasks.json").write_text("{}")
+    return lambda path: [*path.split(), *(str(tmp_path) if word == "FOLDER" else word for word in LINES[path])]
+
+
+def test_there_are_thirteen_commands_and_a_line_for_each_kind() -> None:
+    paths = [name for name, kinds in COMMANDS.items() if isinstance(kinds, str)]
+    paths += [f"{name} {kind}" for name in GROUPS for kind in COMMANDS[name]]
+    assert (len(COMMANDS), sorted(paths)) == (13, sorted(LINES))
 
 
 def test_the_first_help_lists_every_command(command: Any) -> None:
     for words in ([], ["--help"], ["-h"]):
         ran = command(*words)
         assert (ran.code, ran.err) == (0, "")
-        assert all(re.search(rf"  {name} +[A-Z]", ran.out) for name in COMMANDS)
+        assert all(re.search(rf"^  {name} +[A-Z]", ran.out, re.MULTILINE) for name in COMMANDS)
+        assert not any(re.search(rf"^  {name} ", ran.out, re.MULTILINE) for name in MOVED)
         assert "REDISMEM_URL" in ran.out
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_the_help_of_a_group_lists_its_commands(command: Any, group: str) -> None:
-    for words in ([group], [group, "--help"]):
-        ran = command(*words)
-        assert (ran.code, ran.err) == (0, "")
-        assert all(re.search(rf"│ {name} +[A-Z]", ran.out) for name in GROUPS[group])
-
-
-@pytest.mark.parametrize("words", WITH_OPTIONS, ids=" ".join)
-def test_every_command_has_a_help_with_the_common_options(command: Any, words: Any) -> None:
-    ran = command(*words, "--help")
+def test_the_help_of_a_command_lists_its_kinds(command: Any, group: str) -> None:
+    ran = command(group, "--help")
     assert (ran.code, ran.err) == (0, "")
-    assert "--url" in ran.out
-    assert "--json" in ran.out or words == ["demo"]
-    assert "--namespace" in ran.out or words in (["namespaces"], ["deploy"])
+    assert all(re.search(rf"│ {kind} +[A-Z]", ran.out) for kind in COMMANDS[group])
+    if group not in DEFAULT_KINDS:
+        assert command(group).out == ran.out
+
+
+@pytest.mark.parametrize("path", LINES)
+def test_every_command_has_a_help_with_the_common_options(command: Any, path: str) -> None:
+    ran = command(*path.split(), "--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert "--url" in ran.out or path in WITHOUT_REDIS
+    assert "--json" in ran.out or path in {"demo chat", "key", "project export", "project import"}
+    assert "--namespace" in ran.out or path in NO_NAMESPACE
     assert max(map(len, ran.out.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("path", LINES)
+def test_wrong_words_are_wrong_usage(command: Any, line_of: Any, path: str) -> None:
+    """Options are never positional: a name without its option is refused, with the way to give it."""
+    ran = command(*line_of(path), "--nonsense")
+    assert ran.code == 2
+    assert "--nonsense" in ran.error_line
+    if path not in ("repair dead", "remove dead", "import"):  # these take sessions, or a file
+        ran = command(*line_of(path), "shop")
+        assert ran.code == 2
+        assert " takes " in ran.error_line
+        assert ("--namespace shop" in ran.error_line) == (path not in NO_NAMESPACE)
+
+
+@pytest.mark.parametrize("path", [path for path in LINES if path not in WITHOUT_REDIS])
+def test_an_unreachable_redis_is_one_line_and_code_3(
+    command: Any, line_of: Any, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.05")
+    port = free_port()
+    ran = command(*line_of(path), "--url", f"redis://user:geheim@127.0.0.1:{port}/3")
+    assert ran.code == 3
+    printed = ran.out if path == "doctor" else ran.error_line
+    assert f"redis://127.0.0.1:{port}/3" in printed
+    assert "geheim" not in ran.out + ran.err
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_an_earlier_name_says_the_present_one(command: Any, old: str) -> None:
+    ran = command(*old.split(), "x")
+    assert (ran.code, ran.out) == (2, "")
+    start, _, line = ran.error_line.partition(" is now: redismem ")
+    assert start == f"redismem: redismem {old}"
+    assert line == f"{MOVED[old]} x"
+    assert "geheim" not in command(*old.split(), "--url", "redis://:geheim@h:1").err
+
+
+def test_the_question_of_a_search_comes_first_now(command: Any) -> None:
+    ran = command("recall", "user-42", "Where is it?", "--limit", "3")
+    assert ran.err.endswith("is now: redismem search 'Where is it?' --session user-42 --limit 3\n")
+
+
+def test_without_a_terminal_a_removal_needs_yes(
+    command: Any, redis_options: list[str], line_of: Any, tmp_path: Path, namespace: str
+) -> None:
+    with BlockingMemory.connect(redis_options[1], namespace=namespace) as memory:
+        memory.session("1", owner="1").append({"role": "user", "content": "x"})
+        memory.project("a").tasks.create("Move")
+        for path in ("remove session", "remove owner", "remove prefix", "remove dead", "remove dictionary"):
+            ran = command(*path.split(), "1", *redis_options)
+            assert (ran.code, "confirm with --yes" in ran.error_line) == (2, True)
+        assert command("project", "export", "a", tmp_path, *redis_options).code == 2, "the fixture's file is there"
+        assert command("project", "export", "a", tmp_path, "--yes", *redis_options).code == 0
+        for words in (["project", "import", "a", tmp_path], ["import", "langchain"], ["demo", "replay", __file__]):
+            ran = command(*words, "--replace", *redis_options)
+            assert (ran.code, "confirm with --yes" in ran.error_line) == (2, True)
+        assert command("worker", "--once", "--override", *redis_options).code == 2
+        assert memory.session("1").exists()
+
+
 def test_the_help_of_replay_explains_turns_and_the_end_of_its_sessions(command: Any) -> None:
-    text = " ".join(command("replay", "--help").out.split())
+    text = " ".join(command("demo", "replay", "--help").out.split())
     for words in ("A turn is one append_and_read", "A verified session is cleared", "--keep", "Exit code"):
         assert words in text
 
@@ -70,7 +162,7 @@ def test_without_a_command_no_library_is_loaded() -> None:
     """They answer in a tenth of the time that the libraries of the commands take to load."""
     code = (
         "import sys; before = set(sys.modules); from redismem.cli import main; "
-        "[main(words) for words in (['--help'], [], ['--version'], ['sesions'])]; "
+        "[main(words) for words in (['--help'], [], ['--version'], ['serch'], ['queues'])]; "
         "loaded = set(sys.modules) - before; names = {name.partition('.')[0] for name in loaded}; "
         "print(sorted(names - sys.stdlib_module_names), sorted(names & {'asyncio', 'logging', 'ssl'}), "
         "sorted(name for name in loaded if name.startswith('redismem.cli.')))"
@@ -81,10 +173,10 @@ def test_without_a_command_no_library_is_loaded() -> None:
 
 
 def test_an_unknown_command_is_answered_with_the_one_most_alike(command: Any) -> None:
-    ran = command("sesions")
+    ran = command("serch")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == 'redismem: Unknown command "sesions". Did you mean "sessions"? (see redismem --help)\n'
-    assert command("--sesions").err == 'redismem: Unknown option "--sesions". (see redismem --help)\n'
+    assert ran.err == 'redismem: Unknown command "serch". Did you mean "search"? (see redismem --help)\n'
+    assert command("--serch").err == 'redismem: Unknown option "--serch". (see redismem --help)\n'
 
 
 def test_the_overview_fits_the_terminal(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +189,7 @@ def test_the_overview_fits_the_terminal(command: Any, monkeypatch: pytest.Monkey
 
 
 def test_the_help_lists_the_first_line_of_each_docstring() -> None:
-    for name, where in FUNCTIONS.items():
+    for name, where in COMMANDS.items():
         if isinstance(where, str):
             assert app[name].help.partition("\n\n")[0].replace("\n", " ") == HELP_OF[name]
 
@@ -113,30 +205,33 @@ def test_version(command: Any) -> None:
         (["show"], "SESSION"),
         (["show", "a", "b"], "b"),
         (["show", "bad "], "session id"),
-        (["sessions", "--limit", "0"], "--limit"),
-        (["sessions", "--limit", "many"], "--limit"),
-        (["sessions", "--cursor", "foreign"], "cursor"),
-        (["sessions", "--namespace", "a b"], "namespace"),
-        (["sessions", "--nonsense"], "--nonsense"),
-        (["replay", "/does/not/exist.jsonl"], "there is no file /does/not/exist.jsonl"),
-        (["replay", __file__, "--keep"], "--keep needs a store"),
-        (["replay", "/dev/null"], "is not a regular file"),
-        (["replay", __file__, "--concurrency", "0"], "--concurrency"),
+        (["list", "--limit", "0"], "--limit"),
+        (["list", "--limit", "many"], "--limit"),
+        (["list", "--cursor", "foreign"], "cursor"),
+        (["list", "--namespace", "a b"], "namespace"),
+        (["list", "--nonsense"], "--nonsense"),
+        (["demo", "replay", "/does/not/exist.jsonl"], "there is no file /does/not/exist.jsonl"),
+        (["demo", "replay", __file__, "--keep"], "--keep needs a store"),
+        (["demo", "replay", "/dev/null"], "is not a regular file"),
+        (["demo", "replay", __file__, "--concurrency", "0"], "--concurrency"),
         (["worker", "--strategy", "forget"], "--strategy"),
         (["worker", "--concurrency", "0"], "--concurrency"),
         (["worker", "--on-evict-file", "/does/not/exist/file"], "/does/not/exist/file"),
-        (["watch", "--count", "0"], "--count"),
-        (["dead", "bury"], "bury"),
-        (["dead", "retry"], "--all"),
-        (["dead", "drop", "a", "--all"], "--all"),
-        (["dead", "retry", "bad "], "session id"),
-        (["check", "--limit", "0"], "--limit"),
-        (["quarantine", "burn"], "burn"),
-        (["quarantine", "show"], "SESSION"),
-        (["quarantine", "list", "--limit", "0"], "--limit"),
-        (["quarantine", "restore", "a", "--at", "soon"], "--at"),
-        (["quarantine", "drop", "bad "], "session id"),
-        (["namespaces", "--keys", "0"], "--keys"),
+        (["status", "--count", "0"], "--count"),
+        (["status", "--count", "1"], "--watch"),
+        (["status", "--watch", "--shards"], "--shards"),
+        (["list", "sesions"], "sessions, projects"),
+        (["serve", "--http"], "--http needs --mcp"),
+        (["serve", "--mcp", "--demo"], "not for --mcp"),
+        (["search", "a", "--owner", "a", "--session", "b"], "one of"),
+        (["repair", "dead", "bad "], "session id"),
+        (["doctor", "--limit", "0"], "--limit"),
+        (["repair", "burn"], "burn"),
+        (["show", "quarantine"], "SESSION"),
+        (["list", "quarantine", "--limit", "0"], "--limit"),
+        (["repair", "quarantine", "a", "--at", "soon"], "--at"),
+        (["remove", "quarantine", "bad "], "session id"),
+        (["list", "namespaces", "--keys", "0"], "--keys"),
     ],
 )
 def test_wrong_usage_is_one_line_and_code_2(command: Any, words: Any, said: Any) -> None:
@@ -153,42 +248,11 @@ def test_wrong_usage_is_one_line_and_code_2(command: Any, words: Any, said: Any)
     ["localhost:6379", "http://:geheim@h:1", "redis://:gehe/im@h:1", "redis://u:gehe?im@h:1", "redis://:x@h:gehe"],
 )
 def test_an_unusable_url_is_not_repeated(command: Any, url: Any) -> None:
-    for words in (["sessions"], ["doctor"], ["demo"]):
+    for words in (["list"], ["doctor"], ["demo"]):
         ran = command(*words, "--url", url)
         assert ran.code == 2
         assert "redis://user:password@host:6379/0" in ran.error_line
         assert "gehe" not in ran.err
-
-
-NEEDS_REDIS = [
-    ["sessions"],
-    ["show", "a"],
-    ["clear", "a"],
-    ["demo"],
-    ["replay", __file__],
-    ["import", "langchain"],
-    ["worker"],
-    ["worker", "--once"],
-    ["queues"],
-    ["watch"],
-    ["dead", "list"],
-    ["dead", "retry", "a"],
-    ["check"],
-    ["quarantine", "list"],
-    ["quarantine", "restore", "a"],
-    ["namespaces"],
-    ["deploy"],
-]
-
-
-@pytest.mark.parametrize("words", NEEDS_REDIS)
-def test_an_unreachable_redis_is_one_line_and_code_1(command: Any, monkeypatch: pytest.MonkeyPatch, words: Any) -> None:
-    monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.05")
-    port = free_port()
-    ran = command(*words, "--url", f"redis://user:geheim@127.0.0.1:{port}/3")
-    assert ran.code == 1
-    assert f"redis://127.0.0.1:{port}/3: " in ran.error_line
-    assert "geheim" not in ran.err
 
 
 def test_the_url_option_overrides_the_url_of_the_environment(
@@ -197,8 +261,8 @@ def test_the_url_option_overrides_the_url_of_the_environment(
     monkeypatch.setenv("REDISMEM_URL", f"redis://127.0.0.1:{free_port()}/0")
     with monkeypatch.context() as patch:
         patch.setenv("REDISMEM_DEADLINE_S", "0.05")
-        assert command("sessions").code == 1
-    assert command("sessions", *used_options).code == 0
+        assert command("list").code == 3
+    assert command("list", *used_options).code == 0
 
 
 @pytest.mark.parametrize(
@@ -267,7 +331,7 @@ def test_a_terminal_gets_colours() -> None:
 
 
 def test_watch_on_a_terminal_refreshes_in_place_and_has_no_colours_with_no_color(used_options: list[str]) -> None:
-    words = ("watch", "--count", "3", "--every-s", "0.05", *used_options)
+    words = ("status", "--watch", "--count", "3", "--every-s", "0.05", *used_options)
     printed = run_on_terminal(*words, COLUMNS="80", NO_COLOR="1")
     assert "\x1b[1A" in printed  # moves the cursor up to overwrite the last table
     assert printed.count("overdue") >= 3

@@ -43,11 +43,11 @@ def filled(command: Any, memory: Any, redis_options: Any) -> Any:
 
 
 def test_sound_sessions(command: Any, filled: Any, redis_options: Any) -> None:
-    ran = command("check", *redis_options)
+    ran = command("doctor", "--deep", *redis_options)
     assert (ran.code, ran.err) == (0, "")
     assert "40 sessions checked" in ran.out
     assert "no violations" in ran.out
-    document = command("check", "--json", *redis_options).document
+    document = command("doctor", "--deep", "--json", *redis_options).document
     assert (document["sessions_count"], document["violations_count"], document["good"]) == (40, 0, True)
 
 
@@ -55,14 +55,14 @@ def test_an_unused_namespace_does_not_pass(
     command: Any, redis_options: Any, redis_server: Any, raw: Any, namespace: str
 ) -> None:
     for options in ([], ["--json"]):
-        ran = command("check", *options, *redis_options)
+        ran = command("doctor", "--deep", *options, *redis_options)
         assert (ran.code, ran.out) == (2, "")
         assert f"has no namespace {namespace}; " in ran.error_line
     assert list(raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)) == []
-    assert command("check").code == 0, "an embedded store is empty, and says so"
+    assert command("doctor", "--deep").code == 0, "an embedded store is empty, and says so"
     with blocking.Memory.connect(redis_server.url, namespace=namespace, settings=Settings(shards=4)):
         pass
-    assert command("check", *redis_options).code == 0, "it is new"
+    assert command("doctor", "--deep", *redis_options).code == 0, "it is new"
 
 
 def one_token_more(raw: Any, state: Any) -> None:
@@ -95,14 +95,14 @@ def test_damage_is_reported_and_left_alone(
     if rule == "I12":  # the check finds only sessions that an index or a queue names
         raw.zadd(filled.store.keys.session("old-7").shard.evictions, {"old-7": 1})
     before = {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)}
-    ran = command("check", "--json", *redis_options)
+    ran = command("doctor", "--deep", "--json", *redis_options)
     document = ran.document
     assert (ran.code, document["good"]) == (1, False)
     broken = "new-7" if rule == "I4" else "old-7"
     assert {violation["session_id"] for violation in document["violations"]} == {broken}
     assert rule in {violation["invariant"] for violation in document["violations"]}
     assert SECRET not in json.dumps(document)
-    ran = command("check", *redis_options)
+    ran = command("doctor", "--deep", *redis_options)
     assert ran.code == 1
     assert max(map(len, ran.out.splitlines())) <= 80
     assert f"{rule} " in ran.out
@@ -118,7 +118,7 @@ def test_unreadable_bytes_are_a_violation_and_stay_in_place(
     raw.lset(keys.messages, 2, b"\xc1garbage")
     raw.delete(filled.store.keys.session("new-4").state)
     raw.set(filled.store.keys.session("new-4").state, "a string")
-    ran = command("check", "--json", *redis_options)
+    ran = command("doctor", "--deep", "--json", *redis_options)
     found = {violation["session_id"]: violation["invariant"] for violation in ran.document["violations"]}
     assert found == {"new-3": "I1", "new-4": "I1"}
     assert raw.lindex(keys.messages, 2) == b"\xc1garbage"
@@ -129,9 +129,9 @@ def test_only_the_first_ones_are_listed_and_all_are_counted(
 ) -> None:
     for number in range(19):
         one_token_more(raw, filled.store.keys.session(f"new-{number}").state)
-    ran = command("check", "--limit", 5, *redis_options)
+    ran = command("doctor", "--deep", "--limit", 5, *redis_options)
     assert ran.out.count("I10") == 5
     assert "and 14 more" in ran.out
     assert "19 violations, in 19 sessions" in ran.out
-    document = command("check", "--limit", 5, "--json", *redis_options).document
+    document = command("doctor", "--deep", "--limit", 5, "--json", *redis_options).document
     assert (document["violations_count"], len(document["violations"])) == (19, 5)

@@ -48,7 +48,7 @@ def with_block(redis_server: Any, raw: Any, namespace: str) -> Any:
 def test_they_are_listed_with_their_use(command: Any, key: bytes, raw: Any, redis_options: Any, namespace: str) -> None:
     raw.hset(key, "2", now_ms().to_bytes(8, "big") + make_dictionary(1, seed=1).content)
     raw.hset(key, "3", b"unreadable")
-    ran = command("dictionaries", "list", *redis_options)
+    ran = command("list", "dictionaries", *redis_options)
     assert (ran.code, ran.err) == (0, "")
     size = f"{len(make_dictionary(1).content):,}"
     rows = [line.split() for line in ran.out.splitlines()]
@@ -57,25 +57,25 @@ def test_they_are_listed_with_their_use(command: Any, key: bytes, raw: Any, redi
     assert rows[3] == ["3", "unreadable"]
     assert "3 dictionaries in namespace" in ran.out
     raw.hset(key, "unused:1", now_ms() - 2 * HOUR_MS)
-    (first, *_) = command("dictionaries", "list", "--json", *redis_options).document["dictionaries"]
+    (first, *_) = command("list", "dictionaries", "--json", *redis_options).document["dictionaries"]
     assert (first["version"], first["state"]) == (1, "retired")
     assert abs(first["unused_since_ms"] - now_ms() + 2 * HOUR_MS) < HOUR_MS
 
 
 def test_an_unused_one_is_dropped_in_two_steps(command: Any, key: bytes, raw: Any, redis_options: Any) -> None:
-    ran = command("dictionaries", "drop", 1, *redis_options)
+    ran = command("remove", "dictionary", 1, "--yes", *redis_options)
     assert ran.code == 1
     assert "is retired, not dropped yet" in ran.err
     assert raw.hexists(key, "1")
-    again = command("dictionaries", "drop", 1, "--json", *redis_options)
+    again = command("remove", "dictionary", 1, "--yes", "--json", *redis_options)
     assert (again.code, again.document["outcome"]) == (1, "retired")
     raw.hset(key, "unused:1", now_ms() - dictionaries.RETIRED_MS)
-    ran = command("dictionaries", "drop", 1, *redis_options)
+    ran = command("remove", "dictionary", 1, "--yes", *redis_options)
     assert (ran.code, ran.err) == (0, "")
     assert "dropped dictionary 1" in ran.out
     assert raw.hkeys(key) == [b"dropped:1"]
-    assert "0 dictionaries" in command("dictionaries", "list", *redis_options).out
-    ran = command("dictionaries", "drop", 1, *redis_options)
+    assert "0 dictionaries" in command("list", "dictionaries", *redis_options).out
+    ran = command("remove", "dictionary", 1, "--yes", *redis_options)
     assert (ran.code, ran.err.count("there is no dictionary 1")) == (1, 1)
 
 
@@ -83,23 +83,23 @@ def test_one_that_a_block_needs_stays(
     command: Any, key: bytes, with_block: Any, raw: Any, redis_options: Any, namespace: str
 ) -> None:
     raw.hset(key, "unused:1", 1)
-    ran = command("dictionaries", "drop", 1, "--yes", *redis_options)
+    ran = command("remove", "dictionary", 1, "--yes", *redis_options)
     assert (ran.code, ran.err.count("blocks of originals need it")) == (1, 1)
     keys = Keys(namespace, Settings().shards).session("a")
     raw.rename(keys.originals, quarantine_of(keys) + b":5:originals")
     with_block.clear()
-    ran = command("dictionaries", "drop", 1, "--yes", *redis_options)
+    ran = command("remove", "dictionary", 1, "--yes", *redis_options)
     assert (ran.code, ran.err.count("blocks in quarantine need it")) == (1, 1)
     assert raw.hexists(key, "1")
 
 
 def test_a_number_that_cannot_be_one_is_refused(command: Any, redis_options: Any) -> None:
     for number in (0, 256, "x"):
-        assert command("dictionaries", "drop", number, *redis_options).code == 2
+        assert command("remove", "dictionary", number, *redis_options).code == 2
 
 
 def test_no_dictionaries_are_no_failure(command: Any, used_options: Any) -> None:
     for options, namespace in (([], "default"), (used_options, used_options[-1])):
-        ran = command("dictionaries", "list", *options)
+        ran = command("list", "dictionaries", *options)
         assert ran.code == 0
         assert f"0 dictionaries in namespace {namespace}" in ran.out

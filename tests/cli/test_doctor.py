@@ -148,7 +148,7 @@ def test_a_replica(examine: Any, raw: Any, monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_unreachable_server_fails(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.05")
     ran = command("doctor", "--url", f"redis://:geheim@127.0.0.1:{free_port()}/0")
-    assert (ran.code, ran.err) == (1, "")
+    assert (ran.code, ran.err) == (3, "")
     assert "fail" in ran.out
     assert "geheim" not in ran.out
 

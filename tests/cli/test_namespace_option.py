@@ -12,9 +12,18 @@ from redismem import Memory
 from redismem.blocking import Memory as BlockingMemory
 
 COMMANDS = (
-    *("sessions", "queues", "check", "show a", "recall a hotel", "watch --count 1", "dead list", "quarantine list"),
-    *("quarantine show a", "dictionaries list", "project list", "project show a", "clear a --yes", "dead retry --all"),
-    *("dead drop --all", "quarantine drop a --yes", "quarantine restore a", "forget --prefix a --yes"),
+    *(
+        "list",
+        "status",
+        "doctor --deep",
+        "show a",
+        "search hotel --session a",
+        "search hotel",
+        "status --watch --count 1",
+    ),
+    *("list dead", "list quarantine", "show quarantine a", "show record a", "list dictionaries", "list projects"),
+    *("show project a", "remove a --yes", "repair dead", "remove dead --yes", "remove quarantine a --yes"),
+    *("repair quarantine a", "remove prefix a --yes", "remove dictionary 1 --yes"),
 )
 
 
@@ -52,14 +61,14 @@ def test_the_environment_names_the_namespace(
 ) -> None:
     memory_of(namespace)
     monkeypatch.setenv("REDISMEM_NAMESPACE", namespace)
-    assert command("sessions", "--json", "--url", redis_server.url).document["namespace"] == namespace
-    other = command("sessions", "--url", redis_server.url, "--namespace", f"{namespace}-other")
+    assert command("list", "--json", "--url", redis_server.url).document["namespace"] == namespace
+    other = command("list", "--url", redis_server.url, "--namespace", f"{namespace}-other")
     assert f"has no namespace {namespace}-other" in other.error_line
     for connect in (Memory.connect, BlockingMemory.connect):
         assert connect("memory://").store.keys.namespace == namespace
         assert connect("memory://", namespace="own").store.keys.namespace == "own"
     monkeypatch.setenv("REDISMEM_NAMESPACE", "")
-    ran = command("sessions", "--url", redis_server.url)
+    ran = command("list", "--url", redis_server.url)
     assert (ran.code, ran.out) == (2, "")
     assert "a namespace has 1 to 64 characters" in ran.error_line
 
@@ -77,4 +86,4 @@ def test_sessions_without_their_record_can_still_be_inspected(
 ) -> None:
     memory_of(namespace)
     raw.delete(f"rm:{{{namespace}}}:namespace")
-    assert command("sessions", "--url", redis_server.url, "--namespace", namespace).code == 0
+    assert command("list", "--url", redis_server.url, "--namespace", namespace).code == 0

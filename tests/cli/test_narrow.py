@@ -28,15 +28,15 @@ def raw(redis_server: Any) -> Any:
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
-@pytest.mark.parametrize("words", [("sessions",), ("dead", "list"), ("check",), ("show", IDS[0])], ids=" ".join)
+@pytest.mark.parametrize("words", [("list",), ("list", "dead"), ("doctor", "--deep"), ("show", IDS[0])], ids=" ".join)
 def test_a_uuid_stays_on_one_line(
     command: Any, memory: Any, redis_options: Any, raw: Any, monkeypatch: pytest.MonkeyPatch, columns: int, words: Any
 ) -> None:
     for session_id in IDS:
         keys = memory.store.keys.session(session_id)
-        if words[0] == "dead":
+        if words[-1] == "dead":
             raw.zadd(keys.shard.dead, {session_id: 1_700_000_000_000})
-        if words[0] == "check":
+        if words[0] == "doctor":
             raw.hset(keys.state, layout.QUEUED, "leased")
     monkeypatch.setenv("COLUMNS", str(columns))
     ran = command(*words, *redis_options)
@@ -46,12 +46,12 @@ def test_a_uuid_stays_on_one_line(
     table = [line for line in ran.out.splitlines() if not line.startswith(("3 ", "more:", "`redismem", "and "))]
     assert max(map(len, table)) <= max(columns, 80)
     if words[0] != "show":
-        for told in {"sessions": ("12", "city"), "dead": ("12",), "check": ("I",)}[words[0]]:
+        for told in {"list": ("12", "city"), "dead": ("12",), "--deep": ("I",)}[words[-1]]:
             assert told in ran.out
 
 
 def test_a_wide_terminal_shows_a_table(command: Any, memory: Any, redis_options: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    heading, *rows = command("sessions", *redis_options).out.splitlines()
+    heading, *rows = command("list", *redis_options).out.splitlines()
     assert heading.split()[:2] == ["session", "active"]
     assert {row.split()[0] for row in rows[:3]} == set(IDS)

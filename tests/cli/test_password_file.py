@@ -90,7 +90,7 @@ def test_a_file_without_a_password_is_refused_at_the_start(
     (tmp_path / "password").write_text("")
     for name, value in rotating.environment.items():
         monkeypatch.setenv(name, value)
-    for words in (["worker"], ["serve", "--port", "0"], ["check"]):
+    for words in (["worker"], ["serve", "--port", "0"], ["doctor", "--deep"]):
         ran = command(*words, *redis_options)
         assert ran.code == 2
         assert ran.error_line == "redismem: the file of REDISMEM_PASSWORD_FILE is empty"

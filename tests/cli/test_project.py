@@ -28,8 +28,9 @@ def ids(redis_server: Any, namespace: str) -> dict[str, str]:
     return asyncio.run(made())
 
 
-def run(command: Any, redis_options: list[str], *words: object) -> Any:
-    return command("project", *words, *redis_options)
+def run(command: Any, redis_options: list[str], *words: Any) -> Any:
+    path = {"show": ("show", "project"), "list": ("list", "projects")}.get(words[0], ("project", words[0]))
+    return command(*path, *words[1:], *redis_options)
 
 
 def test_the_tables(command: Any, redis_options: list[str], ids: dict[str, str]) -> None:
@@ -63,27 +64,28 @@ def test_a_project_named_like_a_total_keeps_its_own_line(
 
 
 def test_the_board_and_the_chain(command: Any, redis_options: list[str], ids: dict[str, str]) -> None:
-    board = run(command, redis_options, "board", "apollo")
+    board = run(command, redis_options, "tasks", "apollo", "--board")
     assert board.code == 0
     assert "in progress" in board.out
     assert "M Move" in board.out
-    tree = run(command, redis_options, "chain", "apollo", ids["new"]).out
+    tree = run(command, redis_options, "history", "apollo", ids["new"]).out
     assert tree.index("Use Postgres") < tree.index("superseded") < tree.index("Use Redis")
     assert "└──" in tree
 
 
 def test_json_is_one_document(command: Any, redis_options: list[str], ids: dict[str, str]) -> None:
-    found = run(command, redis_options, "chain", "apollo", ids["old"], "--json").document
+    found = run(command, redis_options, "history", "apollo", ids["old"], "--json").document
     assert [each["id"] for each in found] == [ids["old"], ids["new"]]
     assert found[0]["history"][-1]["status"] == "superseded"
     assert run(command, redis_options, "show", "apollo", "--json").document["totals"]["task"] == 2
     assert [
-        task["title"] for task in run(command, redis_options, "board", "apollo", "--json").document["in_progress"]
+        task["title"]
+        for task in run(command, redis_options, "tasks", "apollo", "--board", "--json").document["in_progress"]
     ] == ["Move"]
     assert run(command, redis_options, "list", "--json").document["projects"] == ["apollo"]
     for what in ("decisions", "tasks", "entities"):
         assert run(command, redis_options, what, "apollo", "--json").document
-    assert run(command, redis_options, "consolidate", "apollo", "--json").document["dry_run"] is True
+    assert run(command, redis_options, "consolidate", "apollo", "--dry-run", "--json").document["dry_run"] is True
 
 
 def test_files_go_out_and_come_in(command: Any, redis_options: list[str], ids: dict[str, str], tmp_path: Path) -> None:
@@ -95,13 +97,13 @@ def test_files_go_out_and_come_in(command: Any, redis_options: list[str], ids: d
     assert "an export of project apollo, not other" in copied.err
     assert run(command, redis_options, "import", "apollo", tmp_path / "x").err == ""
     assert "Use Redis" in run(command, redis_options, "decisions", "other").out
-    assert "8 unchanged" in run(command, redis_options, "import", "other", tmp_path / "x", "--replace").out
+    assert "8 unchanged" in run(command, redis_options, "import", "other", tmp_path / "x", "--replace", "--yes").out
     (tmp_path / "x" / "tasks.json").write_text("{")
     broken = run(command, redis_options, "import", "third", tmp_path / "x")
     assert broken.code == 2
     assert "tasks.json is no JSON: line 1, column 2" in broken.error_line
     assert run(command, redis_options, "import", "third", tmp_path).code == 2
-    assert "dry run" in run(command, redis_options, "consolidate", "apollo", "--days", "0").out
+    assert "dry run" in run(command, redis_options, "consolidate", "apollo", "--days", "0", "--dry-run").out
 
 
 def test_an_export_of_an_empty_project_keeps_the_existing_files(
@@ -120,7 +122,7 @@ def test_an_export_of_an_empty_project_keeps_the_existing_files(
     for file, text in good.items():
         document = json.loads(text)
         (tmp_path / file).write_text(json.dumps(document | {file.removesuffix(".json"): []}))
-    assert "has no item" in run(command, redis_options, "import", "apollo", tmp_path, "--replace").error_line
+    assert "has no item" in run(command, redis_options, "import", "apollo", tmp_path, "--replace", "--yes").error_line
     asyncio.run(clear_project(redis_options))
     assert "is empty" in run(command, redis_options, "export", "apollo", tmp_path).error_line
     assert run(command, redis_options, "show", "apollo").code == 0
@@ -185,7 +187,8 @@ def test_an_export_is_private_and_follows_no_link(
         (folder / f".{name}.new").symlink_to(victim)
         (folder / name).unlink()
         (folder / name).symlink_to(victim)
-    assert run(command, redis_options, "export", "apollo", folder).code == 0
+    assert run(command, redis_options, "export", "apollo", folder).code == 2, "the files are there"
+    assert run(command, redis_options, "export", "apollo", folder, "--yes").code == 0
     assert victim.read_text() == "mine"
     assert [(folder / name).is_symlink() for name in Project.FILES] == [False] * 4
 
@@ -200,7 +203,7 @@ def test_an_import_into_the_embedded_store_is_refused(
 
 
 def test_an_unknown_project_name_is_an_error(command: Any, redis_options: list[str], ids: dict[str, str]) -> None:
-    for words in (("show",), ("decisions", "--json"), ("tasks",), ("entities",), ("board",), ("consolidate", "--do")):
+    for words in (("show",), ("decisions", "--json"), ("tasks",), ("entities",), ("consolidate",)):
         refused = run(command, redis_options, words[0], "nobody", *words[1:])
         assert refused.code == 1
         assert "has no project nobody" in refused.error_line
@@ -209,7 +212,7 @@ def test_an_unknown_project_name_is_an_error(command: Any, redis_options: list[s
 
 
 def test_an_invalid_query_is_one_line(command: Any, redis_options: list[str], ids: dict[str, str]) -> None:
-    for words in (("decisions", "a b"), ("decisions", "apollo", "--at", "soon"), ("chain", "apollo", "x")):
+    for words in (("decisions", "a b"), ("decisions", "apollo", "--at", "soon"), ("history", "apollo", "x")):
         refused = run(command, redis_options, *words)
         assert refused.code == 2
         assert refused.error_line

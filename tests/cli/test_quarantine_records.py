@@ -59,26 +59,26 @@ def test_a_record_goes_into_quarantine_and_comes_back(
     (logged,) = caplog.records
     assert "put into quarantine" in logged.message
     assert ID not in logged.message
-    listed = command("quarantine", "list", *redis_options)
+    listed = command("list", "quarantine", *redis_options)
     assert "3 fields, 1 member" in " ".join(listed.out.split())
     assert f"0 sessions and 1 record in quarantine in namespace {redis_options[3]}" in listed.out
-    told = command("quarantine", "list", "--json", *redis_options).document
+    told = command("list", "quarantine", "--json", *redis_options).document
     (copy,) = told["records"]
     assert (copy["record_id"], copy["tag"], copy["owner"], copy["faults"]) == (ID, "user 1", "ann", [])
     doctor = command("doctor", *redis_options).out
     assert f"1 record in this namespace, first {ID}" in " ".join(doctor.split())
-    shown = command("quarantine", "show", ID, "--record", *redis_options)
+    shown = command("show", "quarantine", ID, "--record", *redis_options)
     assert "owner: ann" in shown.out
     assert "CANARY" not in listed.out + str(told) + doctor + shown.out
-    refused = command("quarantine", "restore", ID, "--record", *redis_options)
+    refused = command("repair", "quarantine", ID, "--record", *redis_options)
     assert (refused.code, "--swap" in refused.err) == (1, True)
-    assert command("quarantine", "restore", ID, "--record", "--swap", *redis_options).code == 0
+    assert command("repair", "quarantine", ID, "--record", "--swap", *redis_options).code == 0
     assert record.get(b"m", b"n") == [CANARY, b"1"]
     assert [each.member for each in record.page().found] == [b"m"]
     assert [(entry.id, entry.tag, entry.owner) for entry in memory.records().records] == [(ID, "user 1", "ann")]
-    (copy,) = command("quarantine", "list", "--json", *redis_options).document["records"]
-    assert command("quarantine", "drop", ID, "--record", "--at", copy["put_ms"], "--yes", *redis_options).code == 0
-    missing = command("quarantine", "show", ID, "--record", *redis_options)
+    (copy,) = command("list", "quarantine", "--json", *redis_options).document["records"]
+    assert command("remove", "quarantine", ID, "--record", "--at", copy["put_ms"], "--yes", *redis_options).code == 0
+    missing = command("show", "quarantine", ID, "--record", *redis_options)
     assert (missing.code, "no such record" in missing.err) == (1, True)
     assert "afresh" not in stored(raw, memory.store.keys.namespace)
 
@@ -93,15 +93,15 @@ def test_what_is_lost_is_said_before_a_restoration(
     while now_ms() == put_ms:  # copies of one record are told apart by their millisecond
         pass
     damage(memory, raw).set_aside()
-    several = command("quarantine", "show", ID, "--record", *redis_options)
+    several = command("show", "quarantine", ID, "--record", *redis_options)
     assert (several.code, "--at" in several.err) == (2, True)
-    times = [each["put_ms"] for each in command("quarantine", "list", "--json", *redis_options).document["records"]]
+    times = [each["put_ms"] for each in command("list", "quarantine", "--json", *redis_options).document["records"]]
     at = ("--record", "--at", times[0])
-    refused = command("quarantine", "restore", ID, *at, *redis_options)
+    refused = command("repair", "quarantine", ID, *at, *redis_options)
     assert refused.code == 1
     assert "order is a string; owner is unknown; --salvage" in " ".join(refused.err.split())
-    assert command("quarantine", "restore", ID, *at, "--salvage", *redis_options).code == 0
-    nothing = command("quarantine", "restore", ID, *at, "--salvage", "--swap", *redis_options)
+    assert command("repair", "quarantine", ID, *at, "--salvage", *redis_options).code == 0
+    nothing = command("repair", "quarantine", ID, *at, "--salvage", "--swap", *redis_options)
     assert (nothing.code, "no part of it is readable" in nothing.err) == (1, True)
 
 
@@ -133,13 +133,13 @@ def test_a_record_is_shown_without_its_values_unless_asked(
 ) -> None:
     record = memory.record(ID, tag="user 1", owner="ann", ttl_s=7_000)
     record.write(Change(absent=[b"m"], sets={b"m": CANARY, b"n\xff": b"1" * 20_000}, adds=[b"m"]))
-    shown = command("show", ID, "--record", *redis_options)
+    shown = command("show", "record", ID, *redis_options)
     assert "2 fields · 1 member · expires in 117 min · 1 write remembered" in " ".join(shown.out.split())
     for text in ("tag: user 1 · owner: ann", "m: 6 B", r"n\xff: 20 KiB", ":record:chat:{1}:2"):
         assert text in shown.out
     assert "CANARY" not in shown.out
-    assert "CANARY" in command("show", ID, "--record", "--values", *redis_options).out
-    told = command("show", ID, "--record", "--json", "--limit", "1", *redis_options).document
+    assert "CANARY" in command("show", "record", ID, "--values", *redis_options).out
+    told = command("show", "record", ID, "--json", "--limit", "1", *redis_options).document
     (view,) = told["records"]
     (field,) = view["fields"]  # whichever Redis returns first
     assert (field in ({"name": "m", "bytes": 6}, {"name": r"n\xff", "bytes": 20_000}), view["fields_count"]) == (
@@ -147,7 +147,7 @@ def test_a_record_is_shown_without_its_values_unless_asked(
         2,
     )
     memory.record(ID, tag="user 2").write(Change(sets={b"x": b""}))
-    both = command("show", ID, "--record", *redis_options).out
+    both = command("show", "record", ID, *redis_options).out
     assert ("owner: ann" in both, "tag: user 2 · no owner" in both) == (True, True)
-    missing = command("show", "chat", "--record", *redis_options)
+    missing = command("show", "record", "chat", *redis_options)
     assert (missing.code, "no readable record" in missing.err) == (1, True)

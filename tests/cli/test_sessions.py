@@ -1,4 +1,4 @@
-"""`redismem sessions`, `show` and `clear`: they show everything, and only clear changes anything."""
+"""`redismem list`, `show` and `remove`: they show everything, and only `remove` changes anything."""
 
 import asyncio
 import io
@@ -52,10 +52,10 @@ def talk(memory: Any) -> Any:
 
 
 def test_an_embedded_store_is_empty_and_says_so(command: Any) -> None:
-    ran = command("sessions", "--json")
+    ran = command("list", "--json")
     assert (ran.code, ran.document["sessions"]) == (0, [])
     assert "embedded" in ran.err
-    for words in (["show", "talk"], ["clear", "talk"]):
+    for words in (["show", "talk"], ["remove", "talk"]):
         ran = command(*words)
         assert (ran.code, ran.out) == (1, "")
         assert "there is no such session" in ran.err.splitlines()[-1]
@@ -74,7 +74,7 @@ def test_sessions_are_listed_page_by_page_last_active_first(
     cursor = None
     while not found or cursor:
         more = ("--cursor", cursor) if cursor else ()
-        page = command("sessions", "--json", "--limit", 10, *more, *redis_options).document
+        page = command("list", "--json", "--limit", 10, *more, *redis_options).document
         found += page["sessions"]
         cursor = page["cursor"]
         assert page["count"] == 25
@@ -88,7 +88,7 @@ def test_sessions_for_people(command: Any, talk: Any, memory: Any, redis_options
     broken = memory.session("broken")
     broken.append({"role": "user", "content": "x"})
     raw.hset(memory.store.keys.session("broken").state, "counters", "many")
-    ran = command("sessions", *redis_options)
+    ran = command("list", *redis_options)
     assert (ran.code, ran.err) == (0, "")
     lines = {line.split()[0]: line for line in ran.out.splitlines()}
     assert "overdue, order_id" in lines["talk"]
@@ -96,9 +96,7 @@ def test_sessions_for_people(command: Any, talk: Any, memory: Any, redis_options
     assert lines["broken"].rstrip().endswith("unreadable")
     assert SECRET not in ran.out
     assert "hidden" not in ran.out
-    rows = {
-        row["session_id"]: row["state"] for row in command("sessions", "--json", *redis_options).document["sessions"]
-    }
+    rows = {row["session_id"]: row["state"] for row in command("list", "--json", *redis_options).document["sessions"]}
     assert rows == {"talk": "live", "empty": "gone", "broken": "unreadable"}
 
 
@@ -106,27 +104,27 @@ def test_sessions_of_an_owner_have_their_titles(command: Any, memory: Any, talk:
     memory.session("trip", owner="ann").append({"role": "user", "content": "A trip to Oslo\n" + "in May " * 20})
     memory.session("cake", owner="ann").append({"role": "user", "content": "x"}, title="A cake")
     memory.session("other", owner="bob").append({"role": "user", "content": SECRET}, title="hidden")
-    ran = command("sessions", "--owner", "ann", *redis_options)
+    ran = command("list", "--owner", "ann", *redis_options)
     assert (ran.code, ran.err) == (0, "")
     assert "A cake" in ran.out
     assert "hidden" not in ran.out
     assert not {"talk", "other"} & {line.split()[0] for line in ran.out.splitlines()}
-    first = command("sessions", "--owner", "ann", "--limit", 1, "--json", *redis_options).document
-    second = command("sessions", "--owner", "ann", "--json", "--cursor", first["cursor"], *redis_options).document
+    first = command("list", "--owner", "ann", "--limit", 1, "--json", *redis_options).document
+    second = command("list", "--owner", "ann", "--json", "--cursor", first["cursor"], *redis_options).document
     rows = {row["session_id"]: row for row in (*first["sessions"], *second["sessions"])}
     assert set(rows) == {"cake", "trip"}
     assert (rows["cake"]["title"], rows["cake"]["last_role"], rows["cake"]["last_text"]) == ("A cake", "user", "x")
     assert rows["trip"]["title"].startswith("A trip to Oslo in May")
-    assert "title" not in command("sessions", "--json", *redis_options).document["sessions"][0]
-    assert command("sessions", "--owner", "", *redis_options).code == 2
+    assert "title" not in command("list", "--json", *redis_options).document["sessions"][0]
+    assert command("list", "--owner", "", *redis_options).code == 2
 
 
 def test_a_page_says_how_to_get_the_next(command: Any, memory: Any, redis_options: Any) -> None:
     for number in range(3):
         memory.session(f"s-{number}").append({"role": "user", "content": "x"})
-    first = command("sessions", "--limit", 2, *redis_options)
+    first = command("list", "--limit", 2, *redis_options)
     cursor = first.out.partition("more: --cursor ")[2].strip()
-    second = command("sessions", "--limit", 2, "--cursor", cursor, *redis_options)
+    second = command("list", "--limit", 2, "--cursor", cursor, *redis_options)
     assert "more:" not in second.out
     shown = {line.split()[0] for ran in (first, second) for line in ran.out.splitlines()}
     assert {"s-0", "s-1", "s-2"} <= shown
@@ -185,7 +183,7 @@ def test_show_as_a_document(command: Any, memory: Any, talk: Any, redis_options:
     shown = command("show", "talk", *redis_options).out
     assert f"in logs: {session_hash('talk')}" in shown
     assert f"in Redis: {key}" in shown
-    (row,) = command("sessions", "--json", *redis_options).document["sessions"]
+    (row,) = command("list", "--json", *redis_options).document["sessions"]
     assert (row["session_id"], row["hash"]) == ("talk", session_hash("talk"))
     newest = command("show", "talk", "--json", "--limit", 2, *redis_options).document
     assert [row["seq"] for row in newest["recent"]] == [11, 12]
@@ -224,9 +222,9 @@ def test_a_session_whose_summaries_fail_says_so(
     ran = command("show", "talk", *redis_options)
     assert max(map(len, ran.out.splitlines())) <= 80
     assert "queue: overdue\n  failing for 10 h: 3 failed attempts, last: ValueError\n" in ran.out
-    assert "overdue, failing for 10 h, order_id" in command("sessions", *redis_options).out
+    assert "overdue, failing for 10 h, order_id" in command("list", *redis_options).out
     assert command("worker", "--once", *redis_options).code == 0
-    assert "fail" not in command("show", "talk", *redis_options).out + command("sessions", *redis_options).out
+    assert "fail" not in command("show", "talk", *redis_options).out + command("list", *redis_options).out
 
 
 def test_redacted_output_shows_no_text_of_the_conversation(
@@ -270,19 +268,19 @@ def test_reading_an_unreadable_session_changes_nothing(
     assert "1 user: x" in ran.out
     document = json.loads(command("show", "broken", "--json", "--redact", *redis_options).out)
     assert (document["session_id"], [each["role"] for each in document["messages"]]) == ("broken", ["user"])
-    assert command("sessions", *redis_options).code == 0
-    assert command("check", *redis_options).code == 1
-    command("recall", "broken", "x", *redis_options)
+    assert command("list", *redis_options).code == 0
+    assert command("doctor", "--deep", *redis_options).code == 1
+    command("search", "x", "--session", "broken", *redis_options)
     assert {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)} == before
 
 
 def test_clear(command: Any, talk: Any, memory: Any, redis_options: Any) -> None:
     memory.session("other").append({"role": "user", "content": "stays"})
-    ran = command("clear", "talk", "--yes", "--json", *redis_options)
-    assert (ran.code, ran.document["cleared"]) == (0, True)
+    ran = command("remove", "talk", "--yes", "--json", *redis_options)
+    assert (ran.code, ran.document["removed"]) == (0, True)
     assert not talk.exists()
     assert memory.session("other").exists()
-    again = command("clear", "talk", "--yes", *redis_options)
+    again = command("remove", "talk", "--yes", *redis_options)
     assert again.code == 1
     assert "no such session" in again.error_line
 
@@ -296,23 +294,18 @@ def test_clear_asks_on_a_terminal(
     keyboard = io.StringIO(answer)
     monkeypatch.setattr(keyboard, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdin", keyboard)
-    ran = command("clear", "talk", *redis_options)
+    ran = command("remove", "talk", *redis_options)
     assert ran.code == code
-    assert "Clear talk in " in ran.err
+    assert "Remove session talk in " in ran.err
     assert talk.exists() == there
-
-
-def test_clear_does_not_ask_without_a_terminal(command: Any, talk: Any, redis_options: Any) -> None:
-    assert command("clear", "talk", *redis_options).code == 0
-    assert not talk.exists()
 
 
 def test_the_list_says_how_much_room_is_left(command: Any, memory: Any, redis_options: Any, monkeypatch: Any) -> None:
     memory.session("a").append({"role": "user", "content": "x"})
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "3")
-    assert "1 live session in" in (shown := command("sessions", *redis_options).out)
+    assert "1 live session in" in (shown := command("list", *redis_options).out)
     assert "room for 2 more, the limit is 3" in shown
-    assert command("sessions", "--json", *redis_options).document["room"] == 2
+    assert command("list", "--json", *redis_options).document["room"] == 2
 
 
 def test_a_long_window_is_shown_from_its_newest_messages(command: Any, redis_options: Any) -> None:

@@ -15,7 +15,7 @@ def list_settings(command: Any) -> Any:
     """Return a function that lists the rows by the setting's name."""
 
     def settings() -> dict[str, Any]:
-        ran = command("settings", "--json")
+        ran = command("list", "settings", "--json")
         assert ran.code == 0
         return {row["name"]: row for row in ran.document["settings"]}
 
@@ -26,7 +26,7 @@ def test_every_setting_is_there_with_variable_value_source_and_meaning(
     list_settings: Any, command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REDISMEM_SHARDS", "16")
-    rows, out = list_settings(), command("settings").out
+    rows, out = list_settings(), command("list", "settings").out
     assert list(rows) == list(Settings.model_fields)
     for name, row in rows.items():
         assert row["variable"] == f"REDISMEM_{name.upper()}"
@@ -44,7 +44,7 @@ def test_the_source_of_a_derived_value_is_named(list_settings: Any, monkeypatch:
     assert (rows["recent_limit"]["value"], rows["recent_limit"]["source"]) == (3, "derived from another setting")
 
 
-@pytest.mark.parametrize("words", [("settings",), ("doctor",), ("sessions",), ("worker", "--once"), ("serve",)])
+@pytest.mark.parametrize("words", [("list", "settings"), ("doctor",), ("list",), ("worker", "--once"), ("serve",)])
 def test_an_invalid_variable_ends_every_command_at_its_start(
     command: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
@@ -75,5 +75,5 @@ def test_no_secret_is_shown(
     rows = list_settings()
     assert (rows["url"]["value"], rows["model_api_key"]["value"]) == (shown, "set")
     assert rows["model_base_url"]["value"] == "https://model.example/v1"
-    ran = command("settings")
+    ran = command("list", "settings")
     assert "canary" not in json.dumps(rows) + ran.out + ran.err

@@ -78,7 +78,7 @@ def test_once_summarises_all_that_is_due(command: Any, overdue: Any, memory: Any
     assert [covered_ranges(memory, name) for name in overdue] == [[(1, 6)]] * 5
     assert all(session_hash(name) in ran.err for name in overdue)
     assert SECRET not in ran.err + ran.out
-    assert command("check", *redis_options).code == 0
+    assert command("doctor", "--deep", *redis_options).code == 0
     again = command("worker", "--once", "--json", *redis_options)
     assert (again.code, again.document["summaries_count"], again.err) == (0, 0, "")
 
@@ -298,7 +298,7 @@ def test_work_that_takes_too_long_is_released_at_a_stop(
     done = command("worker", "--once", "--json", *redis_options)
     assert (done.code, done.document["summaries_count"]) == (0, 5)
     assert [covered_ranges(memory, name) for name in overdue] == [[(1, 6)]] * 5
-    assert command("check", *redis_options).code == 0
+    assert command("doctor", "--deep", *redis_options).code == 0
 
 
 def test_work_is_finished_at_a_stop_if_there_is_time(
@@ -366,11 +366,4 @@ def test_a_frozen_worker_delays_no_session_beyond_its_lease(
         frozen.send_signal(signal.SIGTERM)
         assert wait_for_exit(frozen).code == 0
     assert [covered_ranges(memory, name) for name in overdue] == [[(1, 6)]] * 5
-    assert command("check", *redis_options).code == 0
-
-
-@pytest.mark.parametrize("name", ["worker", "serve", "mcp"])
-def test_an_option_without_its_name_is_refused(command: Any, name: str) -> None:
-    ran = command(name, "4", "trim")
-    assert ran.code == 2
-    assert "Unused Tokens: ['4', 'trim']" in ran.err
+    assert command("doctor", "--deep", *redis_options).code == 0

@@ -33,7 +33,7 @@ def test_override_records_what_this_environment_says(
     ran = command("worker", "--once", *redis_options)
     assert "0 sessions evicted" in ran.out
     assert "max_sessions is 2 here, the namespace records 50" in ran.err
-    ran = command("worker", "--once", "--override", *redis_options)
+    ran = command("worker", "--once", "--override", "--yes", *redis_options)
     assert "3 sessions evicted" in ran.out
     assert "the limit is 2" in command("worker", "--once", *redis_options).out
 
@@ -48,15 +48,15 @@ def test_override_leaves_what_this_environment_does_not_set(
     request.addfinalizer(raw.close)
     raw.hset(record, "embedder", "3 acme:vectors")
     before = raw.hgetall(record)
-    ran = command("worker", "--once", "--override", *redis_options)
+    ran = command("worker", "--once", "--override", "--yes", *redis_options)
     assert (ran.code, raw.hgetall(record)) == (2, before)
     assert "set REDISMEM_MAX_SESSIONS" in ran.err
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "50")
-    assert command("worker", "--once", "--override", *redis_options).code == 0
+    assert command("worker", "--once", "--override", "--yes", *redis_options).code == 0
     assert raw.hgetall(record) == before | {b"max_sessions": b"50"}
     monkeypatch.delenv("REDISMEM_MAX_SESSIONS")
     monkeypatch.setenv("REDISMEM_EMBED", "")
-    assert command("worker", "--once", "--override", *redis_options).code == 0
+    assert command("worker", "--once", "--override", "--yes", *redis_options).code == 0
     left = raw.hgetall(record)
     assert left | {b"embedder": before[b"embedder"]} == before | {b"max_sessions": b"50"}
     assert b"embedder" not in left

@@ -69,7 +69,7 @@ def test_once_makes_vectors_of_the_originals(
     assert command("worker", "--once", *redis_options).code == 0
     assert dimensions_of(memory, redis_server) == [32]
     assert [text for asked in provider.asked for text in asked.texts or ()] == [f"{DOG} {n}" for n in range(6)]
-    assert command("check", *redis_options).code == 0
+    assert command("doctor", "--deep", *redis_options).code == 0
 
 
 def test_a_running_worker_makes_vectors_and_logs_its_embedder(

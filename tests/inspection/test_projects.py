@@ -155,7 +155,7 @@ async def test_the_command_covers_projects(direct_memory: Memory, redis_server: 
 
     async with redis.asyncio.Redis(port=redis_server.port) as raw:
         await raw.delete(apollo._items.keys.index("d", "open"))
-    bad = run_command("check", "--json", "--url", redis_server.url, "--namespace", namespace)
+    bad = run_command("doctor", "--deep", "--json", "--url", redis_server.url, "--namespace", namespace)
     assert (bad.code, json.loads(bad.out)["violations"][0]["invariant"]) == (1, "P2")
 
 

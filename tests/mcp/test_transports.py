@@ -78,7 +78,7 @@ async def check_pages(url: str) -> None:
 
 @contextlib.asynccontextmanager
 async def two_clients(transport: str, url: str, namespace: str) -> AsyncIterator[tuple[Client, Client]]:
-    words = ("mcp", "--url", url, "--namespace", namespace)
+    words = ("serve", "--mcp", "--url", url, "--namespace", namespace)
     async with contextlib.AsyncExitStack() as stack:
         if transport == "stdio":
             server = StdioServerParameters(
@@ -145,7 +145,7 @@ async def test_a_key_reaches_its_namespace_alone(redis_server: RedisServer, name
     owned, owned_line = new_key("owned", namespace, ("read", "write"), "ann")
     keys.write_text(f"{shop_line}\n{read_line}\n{bank_line}\n{owned_line}\n")
     words = (
-        "mcp",
+        *("serve", "--mcp"),
         "--http",
         "--host",
         "0.0.0.0",
@@ -240,7 +240,7 @@ def test_on_stdio_nothing_but_the_protocol_is_printed(redis_server: RedisServer,
         ),
     ]
     words = ("--url", redis_server.url, "--namespace", namespace, "--owner", "ann")
-    with start_command("mcp", *words) as running:
+    with start_command("serve", "--mcp", *words) as running:
         assert running.stdin is not None
         assert running.stdout is not None
         running.stdin.write("".join(json.dumps(each) + "\n" for each in asked))
@@ -267,5 +267,5 @@ def test_on_stdio_nothing_but_the_protocol_is_printed(redis_server: RedisServer,
     ("words", "said"), [(("--http", "--owner", "ann"), "--owner is not for --http"), (("--owner", ""), "an owner is")]
 )
 def test_a_wrong_owner_is_refused(words: Sequence[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["mcp", "--url", "memory://", *words]) == 2
+    assert main(["serve", "--mcp", "--url", "memory://", *words]) == 2
     assert said in capsys.readouterr().err

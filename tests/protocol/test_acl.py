@@ -128,7 +128,14 @@ def test_failures_evictions_and_inspection_pass(url: str, admin: Any, monkeypatc
             admin.delete(memory.store.keys.providers)
             patch.setenv("REDISMEM_MODEL_BASE_URL", provider.base_url)
             assert code("worker", "--once") == 1, "the model refuses, and nobody may write instead"
-        for words in ("dead list", "dead retry --all", "queues", "sessions", "watch --count 1", "check", "doctor"):
+        for words in (
+            "list dead",
+            "repair dead",
+            "status --shards",
+            "list",
+            "status --watch --count 1",
+            "doctor --deep",
+        ):
             assert code(*words.split()) == 0, words
         monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "1")
         assert code("worker", "--once") == 0
@@ -167,11 +174,12 @@ def test_projects_pass(url: str, tmp_path: Path) -> None:
         apollo.conversations.end(talk.id)
         assert len(apollo.context(["ada"]).entities) == 1
     folder = str(tmp_path)
-    for words in ("list", "show apollo", "board apollo", f"chain apollo {new.id}", f"export apollo {folder}"):
+    for words in ("tasks apollo --board", f"history apollo {new.id}", f"export apollo {folder}"):
         assert code("project", *words.split()) == 0, words
-    assert code("project", "consolidate", "apollo", "--days", "0", "--do") == 0
+    assert code("list", "projects") == code("show", "project", "apollo") == 0
+    assert code("project", "consolidate", "apollo", "--days", "0", "--yes") == 0
     assert code("project", "import", "other", folder) == 0
-    assert code("check") == 0
+    assert code("doctor", "--deep") == 0
 
 
 def test_records_pass(url: str) -> None:
@@ -186,7 +194,7 @@ def test_records_pass(url: str) -> None:
         assert (newest.member, len(record.walk(b"m").heads), record.drop(b"n")) == (b"m", 1, 1)
         assert [entry.id for entry in memory.records().records] == ["other", "r"]
         assert [entry.id for entry in memory.records(owner="ann").records] == ["r"]
-        assert code("worker", "--once") == code("check") == 0
+        assert code("worker", "--once") == code("doctor", "--deep") == 0
         assert (record.clear(), other.clear()) == (True, True)
 
 
@@ -196,13 +204,13 @@ def test_a_broken_session_is_put_into_quarantine(url: str, admin: Any) -> None:
         admin.hdel(memory.store.keys.session("a").state, "counters")
         assert memory.session("a").append(user(2)).created
     assert len(list(admin.scan_iter("rm:{shop:*}:quarantine:a:*:*"))) == 2
-    assert code("quarantine", "list") == 1, "SCAN is for operators"
+    assert code("list", "quarantine") == 3, "SCAN is for operators"
     admin.execute_command("ACL", "SETUSER", "shop-app", "+scan")
-    for words in (["list"], ["show", "a"], ["restore", "a", "--salvage", "--swap"]):
-        assert code("quarantine", *words) == 0, words
+    for words in (["list"], ["show", "a"], ["repair", "a", "--salvage", "--swap"]):
+        assert code(words[0], "quarantine", *words[1:]) == 0, words
     put_ms = max(int(key.split(b":")[-2]) for key in admin.scan_iter("rm:{shop:*}:quarantine:a:*:state"))
-    assert code("quarantine", "drop", "a", "--at", str(put_ms)) == 0
-    assert main(["namespaces"]) == 0
+    assert code("remove", "quarantine", "a", "--at", str(put_ms), "--yes") == 0
+    assert main(["list", "namespaces"]) == 0
 
 
 def test_another_namespace_is_refused(url: str) -> None:

@@ -12,7 +12,7 @@ from support.redis_server import RedisServer, free_port
 
 from redismem import Settings
 from redismem.cli.app import app
-from redismem.cli.serve import ServeOptions
+from redismem.cli.serving import ServeOptions
 from redismem.cli.worker import WorkerOptions
 
 ROOT = Path(__file__).parents[2]

@@ -19,6 +19,7 @@ REPORTS = ("log.warning", "log.error", "self._log.warning", "self._log.error", "
 STARTING = (
     "cli/place.py",
     "cli/serve.py",
+    "cli/serving.py",
     "settings/environment.py",
     "settings/settings.py",
     "store/agreement.py",

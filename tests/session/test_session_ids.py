@@ -69,9 +69,9 @@ def test_the_command_line_takes_and_shows_any_name(
             memory.session(session_id).append(user_message(0))
         assert main(["show", session_id, "--json", *here]) == 0
         assert json.loads(shown())["session_id"] == session_id
-        assert main(["sessions", *here]) == 0
+        assert main(["list", *here]) == 0
         assert session_id.replace("\u202e", "\\u202e") in shown()
-        assert main(["clear", session_id, "--yes", *here]) == 0
+        assert main(["remove", session_id, "--yes", *here]) == 0
         assert "\u202e" not in shown()
 
 

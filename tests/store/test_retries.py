@@ -98,12 +98,14 @@ def test_a_lost_connection_is_retried_until_the_deadline(clock: Clock) -> None:
 @pytest.mark.parametrize(("lost", "reason"), [("TimeoutError", "NOSCRIPT"), ("ConnectionRefusedError", "Connection.*")])
 def test_the_last_error_reply_is_reported_if_the_last_attempt_timed_out(clock: Clock, lost: str, reason: str) -> None:
     attempts = Retries("s", 5, 1, clock)
-    attempts.pause_s(ServerError("NOSCRIPT", "NOSCRIPT deploy"))
+    attempts.pause_s(ServerError("NOSCRIPT", "NOSCRIPT may not load"))
     clock.now += 5
     with pytest.raises(StoreUnavailable, match=f"tried 2 times: {reason}") as failed:
         attempts.pause_s(ConnectionLost(lost))
     assert re.fullmatch(reason, failed.value.reason)
-    told = "run `redismem deploy`, then TimeoutError" if reason == "NOSCRIPT" else f"{lost}, nothing listens there"
+    told = (
+        "run `redismem repair scripts`, then TimeoutError" if reason == "NOSCRIPT" else f"{lost}, nothing listens there"
+    )
     assert str(failed.value).endswith(told)
 
 

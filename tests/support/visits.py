@@ -38,27 +38,25 @@ MODULES = {f"redismem.adapters.{name}": [extra] for name, extra in ADAPTERS.item
 MODULES |= {"redismem.metrics": ["metrics"], "redismem.mcp": ["mcp"]}
 # The arguments of each command; those that serve until a signal are in SERVED.
 WORDS = {
-    "demo": [],
-    "replay": ["{folder}/transcript.jsonl"],
+    "demo replay": ["{folder}/transcript.jsonl"],
     "import": ["jsonl", "{folder}/transcript.jsonl"],
-    "show": ["s"],
-    "recall": ["s", "rain"],
-    "clear": ["other"],
-    "forget": ["--owner", "nobody"],
+    "show session": ["s"],
+    "show record": ["r"],
+    "show project": ["p"],
+    "show quarantine": ["s"],
+    "search": ["rain", "--session", "s"],
+    "remove session": ["other", "--yes"],
+    "remove owner": ["nobody", "--yes"],
+    "remove prefix": ["nobody", "--yes"],
+    "remove dead": ["s", "--yes"],
+    "remove quarantine": ["s", "--yes"],
+    "remove dictionary": ["1", "--yes"],
+    "repair quarantine": ["s"],
     "worker": ["--once"],
     "key": ["shop"],
-    "watch": ["--count", "1"],
-    "dead drop": ["s"],
-    "dead retry": ["--all"],
-    "quarantine show": ["s"],
-    "quarantine restore": ["s"],
-    "quarantine drop": ["s"],
-    "dictionaries drop": ["1"],
-    "project show": ["p"],
     "project decisions": ["p"],
-    "project chain": ["p", "{decision}"],
+    "project history": ["p", "{decision}"],
     "project tasks": ["p"],
-    "project board": ["p"],
     "project entities": ["p"],
     "project consolidate": ["p"],
     "project export": ["p", "{folder}/p"],
@@ -66,11 +64,11 @@ WORDS = {
 }
 SERVED = {
     "serve": ["server"],
-    "mcp": ["mcp"],
-    "mcp --http": ["mcp", "server"],
+    "serve --mcp": ["mcp"],
+    "serve --mcp --http": ["mcp", "server"],
     "worker --metrics-port": ["server"],
 }
-PORT = {"mcp": [], "worker --metrics-port": ["0"]}
+PORT = {"serve --mcp": [], "worker --metrics-port": ["0"]}
 EMBEDDERS = {"wordllama": "wordllama", "openai:small": "embeddings"}
 BODIES: dict[str, Any] = {
     "/v1/search": {"text": "rain"},

@@ -315,11 +315,11 @@ def test_every_command_reads_the_password_file(
     monkeypatch.setenv("REDISMEM_USERNAME", namespace)
     with redismem.blocking.Memory.connect(url, namespace=namespace) as memory:
         memory.session("user-42").append(user("a"))
-    for arguments in (["sessions"], ["check"], ["queues"], ["doctor"], ["namespaces"], ["deploy"]):
-        options = [] if arguments[0] in ("deploy", "namespaces") else ["--namespace", namespace]
+    for arguments in (["list"], ["doctor", "--deep"], ["status"], ["list", "namespaces"], ["repair", "scripts"]):
+        options = [] if arguments[-1] in ("scripts", "namespaces") else ["--namespace", namespace]
         assert main([*arguments, "--url", url, *options]) == 0
     assert "user-42" in capsys.readouterr().out
-    assert main(["settings"]) == 0
+    assert main(["list", "settings"]) == 0
     shown = capsys.readouterr().out
     assert "REDISMEM_PASSWORD_FILE = set" in shown
     assert str(file) not in shown

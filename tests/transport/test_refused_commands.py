@@ -162,7 +162,9 @@ async def test_a_user_that_may_neither_is_told_to_deploy(
             async with open_by(way, url, namespace, hasty) as caller:
                 await call(caller.memory.session("user-42"))
 
-        refused = await until_unavailable(connect_and_call, "this user may not load them: run `redismem deploy`")
+        refused = await until_unavailable(
+            connect_and_call, "this user may not load them: run `redismem repair scripts`"
+        )
         assert refused.reason == "NOSCRIPT"
 
 

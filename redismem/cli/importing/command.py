@@ -16,10 +16,10 @@ from redismem.adapters.sessions import make_policy
 from redismem.cli.importing import sources
 from redismem.cli.importing.copying import Copying, Findings, Owners
 from redismem.cli.importing.sources import SOURCES, Conversation, Source
-from redismem.cli.options import DEFAULT, On, flag
+from redismem.cli.options import DEFAULT, DryRun, On, flag
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory, open_read_only
 from redismem.cli.streams import complain
-from redismem.cli.terminal import Stop, print_json, progress
+from redismem.cli.terminal import UNREACHABLE, Stop, Yes, ask, print_json, progress
 from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.inspection.figures import plural
 
@@ -43,7 +43,6 @@ OwnersFile = Annotated[
         help='File with the owner of each conversation, by its id in the source: `{"<id>": "<owner>", …}` in JSON.',
     ),
 ]
-DryRun = Annotated[bool, flag("Read and compare; write nothing.")]
 
 
 async def import_(  # noqa: PLR0913 (all but the source are options)
@@ -59,20 +58,21 @@ async def import_(  # noqa: PLR0913 (all but the source are options)
     owners: OwnersFile = None,
     replace: Replace = False,
     dry_run: DryRun = False,
+    yes: Yes = False,
     on: On = DEFAULT,
 ) -> int:
-    """Copy conversations from another store into sessions that the framework's adapter reads.
+    """Copy conversations from another store into sessions.
 
-    `openai-agents` reads the keys of its RedisSession, `langchain` those of langchain-community's
-    RedisChatMessageHistory, `langchain-redis` the documents of langchain-redis, and `llama-index` those of its
-    RedisChatStore, whose beginning `--prefix` must name. `jsonl` reads a file: `{"session_id": "…", "messages": […]}`
-    per line.
+    The framework's adapter reads these sessions.     `openai-agents` reads the keys of its RedisSession, `langchain`
+    those of langchain-community's RedisChatMessageHistory, `langchain-redis` the documents of langchain-redis, and
+    `llama-index` those of its RedisChatStore, whose beginning `--prefix` must name. `jsonl` reads a file:
+    `{"session_id": "…", "messages": […]}` per line.
 
     The source is never changed. Each session is read back and compared. A second run adds what is new in the source and
     changes nothing else, so repeat an interrupted import. A session with other messages is reported and left alone,
-    unless `--replace` is given. What a session has beyond the source stays.
-    With `--owners`, or `"owner"` in a line of `jsonl`, `redismem forget --owner` removes the sessions of a person.
-    Exit code: 0 if everything is there, 1 if a conversation was not imported, 2 for wrong usage.
+    unless `--replace` is given, which asks for confirmation. What a session has beyond the source stays.
+    With `--owners`, or `"owner"` in a line of `jsonl`, `redismem remove owner NAME` removes the sessions of a person.
+    Exit code: 0 if everything is there, 1 if a conversation was not imported.
     """
     row = SOURCES[source]
     beginning = _prefix_of(source, row, file, prefix)
@@ -82,6 +82,8 @@ async def import_(  # noqa: PLR0913 (all but the source are options)
         memory, place = await stack.enter_async_context(opened)
         if place.embedded:
             raise Stop(f"an import needs a store that outlives this command: {HOW_TO_NAME_REDIS}", 2)
+        if replace and not dry_run:
+            ask(f"Replace the ends of sessions that differ, in namespace {on.namespace} on {place.name}?", yes=yes)
         if file is not None:
             conversations = sources.lines(file, memory.session)
         else:
@@ -135,7 +137,7 @@ async def _run(copying: Copying, conversations: AsyncIterator[Conversation]) -> 
             return await copying.run(conversations, show)
     except (StoreUnavailable, NotAllowed) as failure:
         done = plural(copying.findings.conversations, "conversation")
-        raise Stop(f"interrupted after {done}: {failure}; the same command goes on") from None
+        raise Stop(f"interrupted after {done}: {failure}; the same command goes on", UNREACHABLE) from None
 
 
 def _report(findings: Findings, source: str, where: str, *, dry_run: bool, as_json: bool) -> None:

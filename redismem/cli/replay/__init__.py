@@ -1,1 +1,1 @@
-"""`redismem replay`: store transcripts, time this, read them back and compare."""
+"""`redismem demo replay`: store transcripts, time this, read them back and compare."""

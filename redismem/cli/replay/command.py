@@ -1,4 +1,4 @@
-"""`redismem replay`: store real transcripts, time this, read them back and compare."""
+"""`redismem demo replay`: store real transcripts, time this, read them back and compare."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redismem.cli.options import flag, within
 from redismem.cli.place import HOW_TO_NAME_REDIS, ChosenStore, open_memory
 from redismem.cli.replay.replaying import Findings, Replay, Steps
 from redismem.cli.streams import complain
-from redismem.cli.terminal import AsJson, OwnNamespace, Stop, Url, console, print_json
+from redismem.cli.terminal import AsJson, OwnNamespace, Stop, Url, Yes, ask, console, print_json
 from redismem.events import Event
 from redismem.inspection.figures import plural
 from redismem.workers.strategies import from_settings
@@ -34,6 +34,7 @@ async def replay(
     concurrency: Concurrency = 64,
     keep: Keep = False,
     replace: Replace = False,
+    yes: Yes = False,
     no_summaries: NoSummaries = False,
     url: Url = None,
     namespace: OwnNamespace = "replay",
@@ -47,16 +48,17 @@ async def replay(
 
     The extractive summariser then summarises the sessions in this process. Originals are kept, so every message can be
     read back and must equal the file: in order, with tool calls and nulls, 1 not 1.0. Each session must also satisfy
-    the invariants of `redismem check`.
+    the invariants of `redismem doctor --deep`.
 
     Sessions keep their ids from the file, in a separate namespace. A verified session is cleared, so the file can be
     replayed again; one counter per shard remains. `--keep` leaves the sessions. An existing session is never
-    overwritten: its line is skipped unless you pass `--replace`. A session that differs or breaks an invariant is kept.
+    overwritten: its line is skipped unless you pass `--replace`, which asks. A session that differs or breaks an
+    invariant is kept.
 
     A line that cannot be replayed (no JSON, no session_id, a refused message, a repeated session) is reported with its
     number and skipped. Summaries come after the last turn, so a transcript may have at most
     `REDISMEM_MAX_WINDOW_COUNT` (10,000) messages. Run no worker on the namespace meanwhile.
-    Exit code: 0 if everything is identical and sound, 1 if not or if a line was skipped, 2 for wrong usage.
+    Exit code: 0 if everything is identical and sound, 1 if not or if a line was skipped.
     """
     total = _file_bytes(file)
     settings: dict[str, Any] = {} if no_summaries else _SUMMARISED
@@ -68,6 +70,8 @@ async def replay(
     async with open_memory(url, namespace, count, **settings) as (memory, place):
         if keep and place.embedded:
             raise Stop(f"--keep needs a store that outlives this command: {HOW_TO_NAME_REDIS}", 2)
+        if replace:
+            ask(f"Clear the sessions of {file} that exist in namespace {namespace} on {place.name}?", yes=yes)
         strategy = None if no_summaries else from_settings(memory.settings)
         replaying = Replay(memory, file, strategy, sent, concurrency=concurrency, keep=keep, replace=replace)
         findings = await _run_with_progress(replaying, total)

@@ -75,7 +75,7 @@ class RecordsReader:
         self._prefix = encode_id(prefix)
         self._found: list[tuple[bytes, int]] = []
         self.foreign: set[bytes] = set()
-        """Keys of a foreign type instead of a record: `redismem check` reports them."""
+        """Keys of a foreign type instead of a record: `redismem doctor --deep` reports them."""
         after, after_shard = (None, -1) if cursor is None else _decode_cursor(cursor)
         self._after = (after or b"", after_shard)
         share = limit / keys.shard_count

@@ -101,7 +101,7 @@ def _decode_signature(encoded: bytes) -> Signature | None:
     try:
         return decode_signature(encoded)
     except Undecodable:
-        return None  # the search skips the block; `redismem check` reports it
+        return None  # the search skips the block; `redismem doctor --deep` reports it
 
 
 def _sign(first_seq: int, elements: Sequence[bytes], state: OwnedState) -> Signature | None:

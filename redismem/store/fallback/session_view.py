@@ -40,7 +40,7 @@ class CachedView:
         self._counters = layout.counters(self.fields.get(layout.COUNTERS, layout.NO_COUNTERS))
         try:
             append_ids.decode_appends(self.fields)
-        except Undecodable:  # `redismem check` reports it; a context does not need the ids
+        except Undecodable:  # `redismem doctor --deep` reports it; a context does not need the ids
             for name in (layout.NEWEST_IDS, *layout.OLDER_IDS):
                 self.fields.pop(name, None)
 

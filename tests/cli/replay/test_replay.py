@@ -19,7 +19,7 @@ AIRLINE = Path(__file__).parents[4] / "shared" / "data" / "airline.jsonl"
 
 @pytest.mark.skipif(not AIRLINE.exists(), reason="the airline conversations are not on this machine")
 def test_a_hundred_real_conversations_come_back_identical(command: Any, store_options: Any) -> None:
-    ran = command("replay", AIRLINE, "--concurrency", 64, "--json", *store_options)
+    ran = command("demo", "replay", AIRLINE, "--concurrency", 64, "--json", *store_options)
     found = ran.document
     assert (ran.code, ran.err) == (0, "")
     lines = [json.loads(line) for line in AIRLINE.read_text().splitlines()]
@@ -35,7 +35,7 @@ def test_a_hundred_real_conversations_come_back_identical(command: Any, store_op
 
 def test_the_report_for_people(command: Any, store_options: Any, file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agreement, "_LOOK_AGAIN_S", 0)  # each created session checks the record, as after a second
-    ran = command("replay", file, *store_options)
+    ran = command("demo", "replay", file, *store_options)
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.splitlines())) <= 80
     for words in ("sessions", "turns per second", "latency p50", "latency p99"):
@@ -47,7 +47,7 @@ def test_the_report_for_people(command: Any, store_options: Any, file: Any, monk
 
 
 def test_a_turn_ends_with_each_user_message(command: Any, store_options: Any, file: Any) -> None:
-    found = command("replay", file, "--json", *store_options).document
+    found = command("demo", "replay", file, "--json", *store_options).document
     assert (found["sessions"], found["messages"], found["turns"]) == (20, 140, 60)
 
 
@@ -66,7 +66,7 @@ def test_bad_lines_are_named_and_skipped(command: Any, store_options: Any, tmp_p
         b'{"session_id": "cut',
     ]
     file = write(tmp_path / "chats.jsonl", *rows)
-    ran = command("replay", file, "--json", "--concurrency", 1, *store_options)
+    ran = command("demo", "replay", file, "--json", "--concurrency", 1, *store_options)
     found = ran.document
     assert ran.code == 1
     assert (found["sessions"], found["identical_messages"], found["good"]) == (2, 14, False)
@@ -83,7 +83,7 @@ def test_a_transcript_longer_than_the_window_may_be_is_skipped_whole(
 ) -> None:
     monkeypatch.setenv("REDISMEM_MAX_WINDOW_COUNT", "10")
     file = write(tmp_path / "chats.jsonl", chat("long", CHAT * 2), chat("short"))
-    ran = command("replay", file, "--json", "--url", redis_server.url, "--namespace", "test-long")
+    ran = command("demo", "replay", file, "--json", "--url", redis_server.url, "--namespace", "test-long")
     assert (ran.code, ran.document["sessions"]) == (1, 1)
     assert "may not grow" in ran.err
     left = namespace_keys(redis_server.url, "test-long")
@@ -95,12 +95,12 @@ def test_a_long_turn_is_sent_in_several_batches(
 ) -> None:
     monkeypatch.setenv("REDISMEM_MAX_BATCH_COUNT", "3")
     file = write(tmp_path / "chats.jsonl", chat("a", [{"role": "assistant", "content": str(n)} for n in range(10)]))
-    found = command("replay", file, "--json", *store_options).document
+    found = command("demo", "replay", file, "--json", *store_options).document
     assert (found["turns"], found["good"]) == (4, True)
 
 
 def test_an_empty_file_is_not_a_success(command: Any, tmp_path: Path) -> None:
-    ran = command("replay", write(tmp_path / "empty.jsonl", b"\n"))
+    ran = command("demo", "replay", write(tmp_path / "empty.jsonl", b"\n"))
     assert ran.code == 1
     assert "nothing was replayed" in ran.out
 
@@ -109,7 +109,7 @@ def test_the_same_file_again_and_nothing_left(
     command: Any, redis_options: Any, file: Any, redis_server: Any, namespace: str
 ) -> None:
     for _ in range(2):
-        assert command("replay", file, *redis_options).code == 0
+        assert command("demo", "replay", file, *redis_options).code == 0
     left = namespace_keys(redis_server.url, namespace)
     assert {key.rpartition(b":")[2] for key in left} == {b"namespace", b"fences"}
 
@@ -120,7 +120,7 @@ def test_sessions_that_exist_are_left_alone_unless_told_otherwise(
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         memory.session("chat-3").append({"role": "user", "content": "alive"}, merge={"a": 1})
         memory.session("chat-4").merge({"b": 2})
-        ran = command("replay", file, "--json", *redis_options)
+        ran = command("demo", "replay", file, "--json", *redis_options)
         assert (ran.code, ran.document["sessions"]) == (1, 18)
         assert [problem["line"] for problem in ran.document["problems"]] == [4, 5]
         assert "already exists" in ran.err
@@ -128,7 +128,7 @@ def test_sessions_that_exist_are_left_alone_unless_told_otherwise(
         assert memory.session("chat-4").params() == {"b": 2}
         assert memory.count() == 2
 
-        assert command("replay", file, "--keep", "--replace", *redis_options).code == 0
+        assert command("demo", "replay", file, "--keep", "--replace", *redis_options).code == 0
         assert memory.count() == 20
         assert [message.to_openai() for message in memory.session("chat-3").messages()] == CHAT
 
@@ -136,7 +136,7 @@ def test_sessions_that_exist_are_left_alone_unless_told_otherwise(
 def test_the_bytes_equal_memory_usage_of_redis(
     command: Any, redis_options: Any, file: Any, redis_server: Any, namespace: str
 ) -> None:
-    found = command("replay", file, "--json", "--keep", "--no-summaries", *redis_options).document
+    found = command("demo", "replay", file, "--json", "--keep", "--no-summaries", *redis_options).document
     with redis.Redis.from_url(redis_server.url) as raw:
         keys = [
             key
@@ -170,6 +170,6 @@ def test_any_json_in_a_transcript_comes_back_identical(
 ) -> None:
     file = write(tmp_path / "chats.jsonl", *(chat(f"chat-{n}", messages) for n, messages in enumerate(chats)))
     options = ("--replace", "--concurrency", 2, "--namespace", "test-any-json")
-    ran = command("replay", file, "--json", *options, *store_options)
+    ran = command("demo", "replay", file, "--json", *options, *store_options)
     assert (ran.code, ran.err) == (0, "")
     assert ran.document["identical_messages"] == sum(map(len, chats))

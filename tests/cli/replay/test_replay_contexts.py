@@ -42,7 +42,7 @@ def test_a_wrong_context_is_reported(
     file = tmp_path / "chats.jsonl"
     file.write_text("".join(json.dumps({"session_id": f"chat-{n}", "messages": CHAT}) + "\n" for n in range(5)))
     intercept(fault)
-    ran = command("replay", file, "--json", "--namespace", namespace, *store_options)
+    ran = command("demo", "replay", file, "--json", "--namespace", namespace, *store_options)
     found = ran.document
     assert (ran.code, found["good"]) == (1, False)
     assert {problem["line"] for problem in found["problems"]} == {4}

@@ -29,7 +29,7 @@ def test_a_changed_message_is_reported_and_its_session_kept(
     messages = [{"role": "user", "content": "a", "n": 1.0}]
     file = write(tmp_path / "chats.jsonl", chat("same"), chat("changed", messages))
     intercept(Changes)
-    ran = command("replay", file, *redis_options)
+    ran = command("demo", "replay", file, *redis_options)
     assert ran.code == 1
     assert "line 2: session changed: message 1 differs from the file" in ran.err
     assert "7 of 8 messages identical" in ran.out
@@ -51,7 +51,7 @@ def test_a_session_with_another_writer_is_left_alone(
     command: Any, intercept: Any, redis_options: Any, file: Any, redis_server: Any
 ) -> None:
     intercept(WritesToo)
-    ran = command("replay", file, "--json", *redis_options)
+    ran = command("demo", "replay", file, "--json", *redis_options)
     assert (ran.code, ran.document["sessions"]) == (1, 19)
     assert "line 4: session chat-3: another client is writing to it" in ran.err
     left = namespace_keys(redis_server.url, redis_options[-1])
@@ -75,7 +75,7 @@ def test_a_server_out_of_memory_ends_the_replay_and_leaves_nothing(
     command: Any, intercept: Any, redis_options: Any, file: Any, redis_server: Any
 ) -> None:
     intercept(RunsFull)
-    ran = command("replay", file, "--concurrency", 4, *redis_options)
+    ran = command("demo", "replay", file, "--concurrency", 4, *redis_options)
     assert ran.code == 1
     assert "OOM" in ran.error_line
     left = namespace_keys(redis_server.url, redis_options[-1])

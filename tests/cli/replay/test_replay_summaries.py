@@ -16,21 +16,21 @@ from redismem.protocol.scripts import load
 def test_a_replay_ends_with_summaries_and_every_message_is_still_there(
     command: Any, store_options: Any, long_file: Any
 ) -> None:
-    ran = command("replay", long_file, "--json", *store_options)
+    ran = command("demo", "replay", long_file, "--json", *store_options)
     found = ran.document
     assert (ran.code, ran.err, found["good"]) == (0, "", True)
     assert found["summaries"] == 10
     assert found["covered_messages"] == 10 * (len(LONG) - 6)
     assert found["identical_messages"] == 10 * len(LONG) + len(CHAT)
     assert (found["checked_sessions"], found["violations"]) == (11, 0)
-    assert re.search(r"summaries +10 +of 240 messages", command("replay", long_file, *store_options).out)
+    assert re.search(r"summaries +10 +of 240 messages", command("demo", "replay", long_file, *store_options).out)
 
 
 def test_the_sessions_left_by_a_replay_are_summarised_and_intact(
     command: Any, redis_options: Any, long_file: Any, redis_server: Any, namespace: str
 ) -> None:
-    assert command("replay", long_file, "--keep", *redis_options).code == 0
-    checked = command("check", "--json", *redis_options).document
+    assert command("demo", "replay", long_file, "--keep", *redis_options).code == 0
+    checked = command("doctor", "--deep", "--json", *redis_options).document
     assert (checked["sessions_count"], checked["good"]) == (11, True)
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         context = memory.session("long-3").read()
@@ -43,7 +43,7 @@ def test_the_sessions_left_by_a_replay_are_summarised_and_intact(
 def test_without_summaries_the_sessions_stay_as_they_are(
     command: Any, redis_options: Any, long_file: Any, redis_server: Any, namespace: str
 ) -> None:
-    found = command("replay", long_file, "--keep", "--no-summaries", "--json", *redis_options).document
+    found = command("demo", "replay", long_file, "--keep", "--no-summaries", "--json", *redis_options).document
     assert (found["summaries"], found["covered_messages"], found["good"]) == (0, 0, True)
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         assert memory.session("long-3").info().queued == "overdue"
@@ -54,7 +54,7 @@ def test_only_sessions_of_the_file_are_summarised(
 ) -> None:
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         memory.session("other").append(*LONG)
-        assert command("replay", long_file, *redis_options).code == 0
+        assert command("demo", "replay", long_file, *redis_options).code == 0
         assert memory.session("other").info().queued == "overdue"
 
 
@@ -74,7 +74,7 @@ def test_a_session_that_breaks_an_invariant_is_reported_and_kept(
     command: Any, intercept: Any, redis_options: Any, long_file: Any, redis_server: Any
 ) -> None:
     intercept(MiscountsTokens)
-    ran = command("replay", long_file, "--json", *redis_options)
+    ran = command("demo", "replay", long_file, "--json", *redis_options)
     assert (ran.code, ran.document["violations"]) == (1, 1)
     assert ran.document["identical_messages"] == ran.document["messages"]
     assert "line 4: session long-3: I10: " in ran.err
@@ -95,7 +95,7 @@ def test_a_missing_summary_is_reported(
     command: Any, intercept: Any, store_options: Any, namespace: str, long_file: Any
 ) -> None:
     intercept(CommitsLate)
-    ran = command("replay", long_file, "--json", "--namespace", namespace, *store_options)
+    ran = command("demo", "replay", long_file, "--json", "--namespace", namespace, *store_options)
     assert (ran.code, ran.document["summaries"]) == (1, 9)
     assert "line 4: session long-3: not summarised: fenced" in ran.err
     assert ran.document["identical_messages"] == ran.document["messages"]

@@ -30,7 +30,9 @@ async def test_a_terminated_replay_leaves_nothing_behind(
 ) -> None:
     """Its traffic passes through this process, so it cannot end before this process sees that it has begun."""
     file = write(tmp_path / "chats.jsonl", *(chat(f"chat-{number}", LONG) for number in range(400)))
-    with start_command("replay", file, "--url", proxy.url, "--namespace", namespace, "--concurrency", 8) as running:
+    with start_command(
+        "demo", "replay", file, "--url", proxy.url, "--namespace", namespace, "--concurrency", 8
+    ) as running:
 
         async def has_begun() -> bool:
             assert running.poll() is None

@@ -171,7 +171,7 @@ async def forget_scripts(page: Page, memory: Memory, raw: Any) -> None:
     await raw.execute_command("ACL", "SETUSER", "default", "-script|load", "-eval")
     await raw.script_flush()
     rows = await expect_findings(page, scripts="fail")
-    await expect(rows["scripts"]).to_contain_text("redismem deploy")
+    await expect(rows["scripts"]).to_contain_text("redismem repair scripts")
     deployer = f"redis://admin:pw@127.0.0.1:{raw.connection_pool.connection_kwargs['port']}/0"
     async with Memory.connect(deployer, namespace=NAMESPACE, settings=LONG_DEADLINES) as other:
         await load_scripts(other.store)

@@ -66,11 +66,11 @@ def test_the_printed_acl_lines_are_the_documented_ones() -> None:
 def test_an_application_works_with_the_loaded_scripts(
     app_url: str, deploy_url: str, admin: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["deploy", "--url", deploy_url]) == 0
+    assert main(["repair", "scripts", "--url", deploy_url]) == 0
     assert f"{scripts_count()} loaded now" in capsys.readouterr().out
-    assert main(["deploy", "--url", deploy_url]) == 0
+    assert main(["repair", "scripts", "--url", deploy_url]) == 0
     assert "0 loaded now" in capsys.readouterr().out
-    assert main(["deploy", "--json", "--url", deploy_url]) == 0
+    assert main(["repair", "scripts", "--json", "--url", deploy_url]) == 0
     assert json.loads(capsys.readouterr().out)["loaded_count"] == 0
     admin.execute_command("ACL", "LOG", "RESET")
     with redismem.blocking.Memory.connect(app_url, namespace="shop", settings=SETTINGS) as memory:
@@ -81,8 +81,8 @@ def test_an_application_works_with_the_loaded_scripts(
         assert main(["worker", "--once", "--url", app_url, "--namespace", "shop"]) == 0
         for turn, _ in TURNS:
             turn(session)
-    assert main(["check", "--url", app_url, "--namespace", "shop"]) == 0
     assert [entry for entry in admin.execute_command("ACL", "LOG") if "shop-app" in str(entry)] == []
+    assert main(["doctor", "--deep", "--url", app_url, "--namespace", "shop"]) == 0
 
 
 OTHERS = Keys("shop2", 64).session("b")
@@ -200,7 +200,7 @@ async def test_without_loaded_scripts_the_error_names_the_remedy(app_url: str, m
             refused = await refuse(memory, options)
             while refused.reason in ("TimeoutError", "StalledConnection"):
                 refused = await refuse(memory, options)
-            assert (refused.reason, "redismem deploy" in str(refused)) == ("NOSCRIPT", True)
+            assert (refused.reason, "redismem repair scripts" in str(refused)) == ("NOSCRIPT", True)
         assert not await memory.session("a").exists()
 
 
@@ -222,7 +222,7 @@ async def test_a_call_waits_until_the_scripts_are_loaded(app_url: str, deploy_ur
 
 
 def test_deploy_with_watch_reloads_lost_scripts(app_url: str, deploy_url: str, admin: Any) -> None:
-    words = [sys.executable, "-m", "redismem", "deploy", "--watch", "--every-s", "0.05", "--url", deploy_url]
+    words = [sys.executable, "-m", "redismem", "repair", "scripts", "--watch", "--every-s", "0.05", "--url", deploy_url]
     watching = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     try:
         settings = Settings(deadline_s=60)
@@ -247,6 +247,6 @@ def test_the_doctor_reports_missing_scripts(app_url: str, deploy_url: str, capsy
         while "this user may not load them" not in printed:  # a machine that halts may hide it behind a timeout
             assert main(words) == 1
             printed = " ".join(capsys.readouterr().out.split())
-    assert main(["deploy", "--url", deploy_url]) == 0
+    assert main(["repair", "scripts", "--url", deploy_url]) == 0
     assert main(words) == 0
     assert "this user may not load scripts" in " ".join(capsys.readouterr().out.split())

@@ -1,4 +1,4 @@
-"""`redismem deploy`: load the scripts into a Redis whose applications may run scripts but not load them."""
+"""`redismem repair scripts`: load the scripts into a Redis whose applications may run scripts but not load them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from redismem.inspection.loading import load_scripts, scripts_count
 Watch = Annotated[bool, flag("Keep polling and reload missing scripts, until SIGTERM or SIGINT.")]
 
 
-async def deploy(*, watch: Watch = False, every_s: EveryS = 1, url: Url = None, as_json: AsJson = False) -> int:
+async def repair(*, watch: Watch = False, every_s: EveryS = None, url: Url = None, as_json: AsJson = False) -> int:
     """Load the scripts, as a user with that right: see the ACL in docs/operations.md.
 
     A server loses its scripts on a restart, a failover and SCRIPT FLUSH. Pods whose user may load scripts reload them
@@ -34,14 +34,14 @@ async def deploy(*, watch: Watch = False, every_s: EveryS = 1, url: Url = None, 
                 except StoreUnavailable as error:
                     if not watch:
                         raise
-                    log.warning("%s: %s", place.name, error.text, extra=facts(op="deploy"))
+                    log.warning("%s: %s", place.name, error.text, extra=facts(op="scripts"))
                 else:
                     if not watch:
                         _print_count(place.name, loaded, as_json=as_json)
                         return 0
                     if loaded:
-                        log.info("%d scripts loaded on %s", loaded, place.name, extra=facts(op="deploy"))
-                if await wait_for(stopping, every_s):
+                        log.info("%d scripts loaded on %s", loaded, place.name, extra=facts(op="scripts"))
+                if await wait_for(stopping, every_s or 1):
                     return 0
     except (StoreUnavailable, NotAllowed) as error:
         raise stop_for(place.name, error) from None
