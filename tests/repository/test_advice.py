@@ -134,7 +134,7 @@ def test_a_line_that_does_not_run_is_noticed(line: str, why: str) -> None:
 
 def test_lines_are_found_wherever_they_stand(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
-        '"""Run `redismem x`."""\nprint(f"see `redismem show {id}`", "run: redismem list dead")\n'
+        '"""Run `redismem x`."""\nprint(f"see `redismem show {id}`", "run: redismem dead")\n'
     )
     assert list(printed(tmp_path / "program.py")) == ["show NAME", "dead"]
     assert list(quoted("a `REDISMEM_URL=x redismem\nlist dead` b `x`")) == ["list dead"]

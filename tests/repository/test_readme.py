@@ -101,7 +101,7 @@ def test_forgetting_prints_its_proof_as_the_readme_shows_it(
 ) -> None:
     with Memory.connect(redis_server.url, namespace="shop") as memory:
         memory.session("s-17", owner="customer-17").append({"role": "user", "content": "Where is my order?"})
-    assert main(["forget", "--owner", "customer-17", "--yes", "--namespace", "shop", "--url", redis_server.url]) == 0
+    assert main(["remove", "owner", "customer-17", "--yes", "--namespace", "shop", "--url", redis_server.url]) == 0
     assert printed_by("redismem remove owner").search(capsys.readouterr().out)
 
 

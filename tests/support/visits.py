@@ -126,7 +126,7 @@ class Visits:
         except BaseException as error:
             self.failed[name] = f"{type(error).__name__}: {error}"
             return
-        if "pip install" in printed:
+        if ": pip install" in printed:
             self.refused.append(name)
             if missing and f"pip install 'redismem[{missing[0]}]'" not in printed:
                 self.failed[name] = printed
