@@ -1,31 +1,31 @@
-"""A chat on FastAPI whose answers stream to any process: tools, images by reference, retries, a stop, an archive.
+"""A support chat on FastAPI: it remembers a user over all chats, and its answers stream to any process.
 
-POST /chats/<chat>/turns with {"id": "…", "text": "…", "images": […]} begins a turn and answers 202. If it gets no
-answer, or a 409 or 503, the client sends the same turn again, to any process. GET /chats/<chat>/turns/<id> streams the
-events of the turn, from its first one or behind `Last-Event-ID`, until `end`: an `EventSource` of a browser resumes by
-itself. If the `end` has the outcome failed or lost, and no `seq` of a reply, the client may send the turn again.
+A cookie says who asks. POST /chats/<chat>/turns with {"id": "…", "text": "…", "images": […]} begins a turn and answers
+202. If it gets no answer, or a 409 or 503, the client sends the same turn again, to any process; a double click is one
+turn too, because it has one id. GET /chats/<chat>/turns/<id> streams the events of the turn, from its first one or
+behind `Last-Event-ID`, until `end`: an `EventSource` of a browser resumes by itself. If the `end` has the outcome
+failed or lost, and no `seq` of a reply, the client may send the turn again. DELETE /me forgets the user.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Header, Request, Response
+from fastapi import Cookie, Depends, FastAPI, Header, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from openai import AsyncOpenAI
 from pydantic import BaseModel, Field
 
 from examples.fastapi_chat import images
+from examples.fastapi_chat.images import Album
 from examples.fastapi_chat.problems import FAILURES, Refused, problem_of
 from examples.fastapi_chat.shop import Shop
 from examples.fastapi_chat.turns import Turns
-from redismem import Memory, RedismemError
-from redismem.workers.archive import JsonlArchive
+from redismem import Memory, RedismemError, Session
 
 
 class Question(BaseModel):
@@ -55,8 +55,7 @@ async def lifespan(_: FastAPI) -> AsyncIterator[dict[str, Services]]:
 
     The memory closes first: it stops the turns that still run, and stores what they have said.
     """
-    archive = JsonlArchive(os.environ.get("CHAT_ARCHIVE", "chats.jsonl"))
-    async with AsyncOpenAI() as model, Shop() as shop, Memory.connect(workers=True, on_evict=archive) as memory:
+    async with AsyncOpenAI() as model, Shop() as shop, Memory.connect(workers=True) as memory:
         yield {"services": Services(memory, Turns(model, shop))}
 
 
@@ -65,48 +64,81 @@ async def get_services(request: Request) -> Services:
     return services
 
 
-EventId = Annotated[str | None, Header(pattern=r"^\d+-[0-9a-f]{8}\.\d{1,10}$")]
+def get_user(user: Annotated[str, Cookie(pattern=r"^[A-Za-z0-9_-]{1,64}$")]) -> str:
+    return user  # replace this: check the signed cookie of your login
+
+
+User = Annotated[str, Depends(get_user)]
 Shared = Annotated[Services, Depends(get_services)]
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A chat of the user who asks. A chat of another user is refused by each method of its session."""
+
+    session: Session
+    album: Album
+
+
+def get_chat(chat: str, user: User, shared: Shared) -> Chat:
+    return Chat(shared.memory.session(chat, owner=user), Album(user, chat))
+
+
+EventId = Annotated[str | None, Header(pattern=r"^\d+-[0-9a-f]{8}\.\d{1,10}$")]
+TheChat = Annotated[Chat, Depends(get_chat)]
 app = FastAPI(lifespan=lifespan)
 
 
 @app.post("/chats/{chat}/turns", status_code=202)
-async def post_turn(chat: str, question: Question, shared: Shared) -> dict[str, str]:
-    await images.check(chat, question.images)
-    await shared.turns.begin(shared.memory.session(chat), question.id, question.message())
+async def post_turn(chat: TheChat, question: Question, shared: Shared) -> dict[str, str]:
+    await chat.album.check(question.images)
+    await shared.turns.begin(chat.session, chat.album, question.id, question.message())
     return {"turn": question.id}
 
 
 @app.get("/chats/{chat}/turns/{turn_id}")
-async def get_turn(chat: str, turn_id: str, shared: Shared, last_event_id: EventId = None) -> StreamingResponse:
-    session = shared.memory.session(chat)
-    if await session.turn_of(turn_id) is None:  # before the stream begins, so that it is a status
+async def get_turn(chat: TheChat, turn_id: str, last_event_id: EventId = None) -> StreamingResponse:
+    if await chat.session.turn_of(turn_id) is None:  # before the stream begins, so that it is a status
         raise Refused(404, "there is no such turn")
-    events = session.follow(after=last_event_id, turn=turn_id)
+    events = chat.session.follow(after=last_event_id, turn=turn_id)
     return StreamingResponse(encode_events(events), media_type="text/event-stream")
 
 
 @app.post("/chats/{chat}/turns/{turn_id}/stop")
-async def post_stop(chat: str, turn_id: str, shared: Shared) -> dict[str, bool]:
-    return {"stopped": await shared.memory.session(chat).stop(turn=turn_id)}
+async def post_stop(chat: TheChat, turn_id: str) -> dict[str, bool]:
+    return {"stopped": await chat.session.stop(turn=turn_id)}
 
 
 @app.post("/chats/{chat}/images", status_code=201)
-async def post_image(chat: str, request: Request) -> dict[str, str]:
-    return {"image": await images.store(chat, request.headers.get("content-type", ""), request.stream())}
+async def post_image(chat: TheChat, request: Request) -> dict[str, str]:
+    return {"image": await chat.album.store(request.headers.get("content-type", ""), request.stream())}
 
 
 @app.get("/chats/{chat}")
-async def get_chat(chat: str, shared: Shared) -> dict[str, Any]:
-    messages = await shared.memory.session(chat).messages(limit=100, include_originals=True)
+async def get_messages(chat: TheChat) -> dict[str, Any]:
+    messages = await chat.session.messages(limit=100, include_originals=True)
     return {"messages": [message.to_openai() for message in messages]}
 
 
 @app.delete("/chats/{chat}", status_code=204)
-async def delete_chat(chat: str, shared: Shared) -> Response:
-    await shared.memory.session(chat).clear()
-    await images.remove_all(chat)
+async def delete_chat(chat: TheChat) -> Response:
+    await chat.session.clear()
+    await chat.album.remove()
     return Response(status_code=204)
+
+
+@app.get("/chats")
+async def get_chats(user: User, shared: Shared) -> dict[str, Any]:
+    page = await shared.memory.sessions(owner=user, newest=True)
+    return {"chats": [{"id": session.session_id, "title": session.title} for session in page.sessions]}
+
+
+@app.delete("/me")
+async def delete_me(user: User, shared: Shared) -> dict[str, Any]:
+    """Forget everything that the user has said. The answer is the proof, and names what was not searched."""
+    forgotten = await shared.memory.forget(owner=user)
+    await images.remove_all(user)
+    return {"chats": forgotten.session_count, "proven_ms": forgotten.proven_ms, "not_searched": forgotten.not_searched}
 
 
 async def encode_events(events: AsyncGenerator[tuple[str, dict[str, Any]], None]) -> AsyncIterator[str]:

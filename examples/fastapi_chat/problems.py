@@ -5,7 +5,16 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from redismem import IdReused, RedismemError, SessionNotFound, StoreUnavailable, TooLarge, TurnBusy, Unconfirmed
+from redismem import (
+    IdReused,
+    OwnerMismatch,
+    RedismemError,
+    SessionNotFound,
+    StoreUnavailable,
+    TooLarge,
+    TurnBusy,
+    Unconfirmed,
+)
 
 log = logging.getLogger("uvicorn.error")
 
@@ -20,6 +29,7 @@ class Refused(Exception):
 
 FAILURES = (RedismemError, Refused)
 STATUSES: dict[type[Exception], int] = {
+    OwnerMismatch: 403,  # the chat is of another user
     SessionNotFound: 404,
     TurnBusy: 409,  # other turns of this chat took too long
     IdReused: 422,  # the id was used for another question

@@ -14,7 +14,7 @@ from typing import Any
 from openai import AsyncOpenAI
 from openai.types.chat import ParsedChatCompletionMessage
 
-from examples.fastapi_chat import images
+from examples.fastapi_chat.images import Album
 from examples.fastapi_chat.problems import Refused
 from examples.fastapi_chat.shop import TOOLS, Shop
 from redismem import Session, Turn, TurnKnown
@@ -22,6 +22,7 @@ from redismem import Session, Turn, TurnKnown
 MODEL = os.environ.get("OPENAI_MODEL", "gpt-5-mini")
 SYSTEM: Any = {"role": "system", "content": "You answer customers of a bicycle shop, in two sentences at most."}
 STEPS_LIMIT = 6
+RECALL_TOKENS = 700
 log = logging.getLogger("uvicorn.error")
 
 
@@ -33,22 +34,25 @@ class Turns:
         self._shop = shop
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def begin(self, session: Session, turn_id: str, question: dict[str, Any]) -> None:
+    async def begin(self, session: Session, album: Album, turn_id: str, question: dict[str, Any]) -> None:
         """Begin a turn, and return once it runs. One that runs already or has ended is left alone.
 
         Raises the errors of `Session.turn`.
         """
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._run(session, turn_id, question, begun))
+        task = asyncio.create_task(self._run(session, album, turn_id, question, begun))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         await asyncio.shield(begun)
 
-    async def _run(self, session: Session, turn_id: str, question: dict[str, Any], begun: asyncio.Future[None]) -> None:
+    async def _run(
+        self, session: Session, album: Album, turn_id: str, question: dict[str, Any], begun: asyncio.Future[None]
+    ) -> None:
+        remembering: Any = {"recall": RECALL_TOKENS, "recall_scope": "owner"}  # from all chats of the user
         try:
-            async with session.turn(question, id=turn_id, when_busy="wait") as turn:
+            async with session.turn(question, id=turn_id, when_busy="wait", **remembering) as turn:
                 begun.set_result(None)
-                await self._answer(session, turn)
+                await self._answer(album, turn)
         except TurnKnown:
             begun.set_result(None)
         except Exception as error:
@@ -57,10 +61,9 @@ class Turns:
             else:  # the last event says that the turn has failed
                 log.warning("a turn failed: %s", type(error).__name__)  # the text of a model may quote the conversation
 
-    async def _answer(self, session: Session, turn: Turn) -> None:
-        context = turn.context
+    async def _answer(self, album: Album, turn: Turn) -> None:
+        messages = await album.load(turn.context.to_openai())
         for step in range(STEPS_LIMIT + 1):
-            messages = await images.load(session.id, context.to_openai())
             message = await self._ask(turn, messages, may_call=step < STEPS_LIMIT)
             if not message.tool_calls:
                 return
@@ -70,7 +73,7 @@ class Turns:
                 await turn.write(told)
             results = await self._shop.run_all(calls, turn.id)
             await turn.append(message, *results)
-            context = await session.read()
+            messages += [message.model_dump(exclude_none=True), *results]
 
     async def _ask(self, turn: Turn, messages: list[Any], may_call: bool) -> ParsedChatCompletionMessage[None]:
         finish_reason = None

@@ -1,4 +1,4 @@
-"""The streaming chat: tools, images, retries, other processes, stops and the archive, as a client of it sees them."""
+"""The support chat on two processes, as its clients see it: tools, retries, stops, recall over chats, forgetting."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,14 +16,13 @@ import httpx
 import pytest
 from support.example_processes import Places, serve_example
 from support.provider_answers import call_message
-from support.redis_server import free_port
-from support.waiting import START_S, wait_until
+from support.provider_server import ProviderServer
+from support.redis_server import RedisServer, free_port
 
 import redismem
 from examples.fastapi_chat.app import app, get_services
 from examples.fastapi_chat.turns import Turns
 from redismem import Settings
-from redismem.workers.archive import read_archive
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 1000
 CALLS = call_message(("call-1", "find_order", {"number": "O-17"}), ("call-2", "book_repair", {"day": "2026-12-01"}))
@@ -54,7 +54,7 @@ class ShopRequest(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None: ...
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def shop() -> Iterator[Shop]:
     with Shop() as shop:
         thread = threading.Thread(target=shop.serve_forever)
@@ -64,26 +64,58 @@ def shop() -> Iterator[Shop]:
         thread.join()
 
 
-@pytest.fixture
-def environment(shop: Shop, tmp_path: Path) -> dict[str, str]:
-    return {
-        "SHOP_URL": f"http://127.0.0.1:{shop.server_port}",
-        "CHAT_IMAGES": str(tmp_path / "images"),
-        "CHAT_ARCHIVE": str(tmp_path / "chats.jsonl"),
-    }
+@pytest.fixture(scope="module")
+def places(redis_server: RedisServer) -> Iterator[Places]:
+    with ProviderServer() as provider:
+        yield Places(redis_server, "fastapi-chat", provider)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("images")
+
+
+@pytest.fixture(scope="module")
+def environment(shop: Shop, folder: Path) -> dict[str, str]:
+    return {"SHOP_URL": f"http://127.0.0.1:{shop.server_port}", "CHAT_IMAGES": str(folder)}
+
+
+@contextlib.contextmanager
+def serve(places: Places, environment: dict[str, str]) -> Iterator[httpx.Client]:
+    """Serve the chat, and yield a client with Anna's cookie."""
+    with serve_example("fastapi_chat", places, **environment) as client:
+        client.headers["cookie"] = "user=anna"
+        yield client
+
+
+@pytest.fixture(scope="module")
+def processes(places: Places, environment: dict[str, str]) -> Iterator[tuple[httpx.Client, httpx.Client]]:
+    """Two processes on one Redis, for all tests."""
+    with serve(places, environment) as one, serve(places, environment) as other:
+        yield one, other
+
+
+@pytest.fixture(autouse=True)
+def nothing_asked(places: Places, shop: Shop) -> None:
+    places.provider.asked.clear()
+    places.provider.script.clear()
+    shop.asked.clear()
+
+
+BEN = {"cookie": "user=ben"}
 Event = tuple[str, dict[str, Any]]
 
 
-def begin(client: httpx.Client, chat: str, turn: dict[str, Any]) -> None:
-    response = client.post(f"/chats/{chat}/turns", json=turn)
+def begin(client: httpx.Client, chat: str, turn: dict[str, Any], user: dict[str, str] | None = None) -> None:
+    response = client.post(f"/chats/{chat}/turns", json=turn, headers=user)
     assert response.status_code == 202, response.text
 
 
-def listen(client: httpx.Client, chat: str, turn_id: str, after: str = "") -> Iterator[Event]:
+def listen(
+    client: httpx.Client, chat: str, turn_id: str, after: str = "", user: dict[str, str] | None = None
+) -> Iterator[Event]:
     """Yield the id and the document of each event of a turn."""
-    headers = {"last-event-id": after} if after else {}
+    headers = (user or {}) | ({"last-event-id": after} if after else {})
     with client.stream("GET", f"/chats/{chat}/turns/{turn_id}", headers=headers) as response:
         assert response.status_code == 200
         event_id = ""
@@ -95,10 +127,10 @@ def listen(client: httpx.Client, chat: str, turn_id: str, after: str = "") -> It
                 yield event_id, json.loads(value)
 
 
-def take_turn(client: httpx.Client, chat: str, turn: dict[str, Any]) -> list[Event]:
+def take_turn(client: httpx.Client, chat: str, turn: dict[str, Any], user: dict[str, str] | None = None) -> list[Event]:
     """Take a turn, and return its events."""
-    begin(client, chat, turn)
-    return list(listen(client, chat, turn["id"]))
+    begin(client, chat, turn, user)
+    return list(listen(client, chat, turn["id"], user=user))
 
 
 def joined(events: list[Event]) -> str:
@@ -106,41 +138,78 @@ def joined(events: list[Event]) -> str:
     return "".join(event["delta"] for _, event in events if event["type"] == "text")
 
 
-def test_a_turn_runs_tools_and_sees_images_and_is_repeated_without_the_model(
-    places: Places, shop: Shop, environment: dict[str, str], tmp_path: Path
+def titles(client: httpx.Client, user: dict[str, str] | None = None) -> list[str]:
+    return [chat["title"] for chat in client.get("/chats", headers=user).json()["chats"]]
+
+
+def test_a_double_click_is_one_turn_with_its_tools_and_images(
+    places: Places, shop: Shop, processes: tuple[httpx.Client, httpx.Client], folder: Path
 ) -> None:
-    provider = places.provider
-    with serve_example("fastapi_chat", places, REDISMEM_MAX_SESSIONS="1", **environment) as client:
-        refused = client.post("/chats/anna/images", content=b"<svg/>", headers={"content-type": "image/svg+xml"})
-        assert refused.status_code == 415
-        stored = client.post("/chats/anna/images", content=PNG, headers={"content-type": "image/png"})
-        reference = stored.json()["image"]
-        turn = {"id": "t-1", "text": "Is O-17 sent? Please repair this.", "images": [reference]}
-        assert client.post("/chats/ben/turns", json=turn).status_code == 404  # it is an image of another chat
+    provider, (one, other) = places.provider, processes
+    refused = one.post("/chats/a-1/images", content=b"<svg/>", headers={"content-type": "image/svg+xml"})
+    assert refused.status_code == 415
+    stored = one.post("/chats/a-1/images", content=PNG, headers={"content-type": "image/png"})
+    reference = stored.json()["image"]
+    turn = {"id": "t-1", "text": "Is O-17 sent? Please repair this.", "images": [reference]}
+    assert one.post("/chats/b-1/turns", json=turn, headers=BEN).status_code == 404  # it is an image of another chat
 
-        provider.script.extend([CALLS, ANSWER])
-        events = take_turn(client, "anna", turn)
-        assert joined(events) == ANSWER["content"]
-        assert len(events) > 4  # in pieces
-        assert sorted(shop.asked, key=str) == [("/orders/O-17", None), ("/repairs", "t-1:call-2")]
-        _, question, calls, *results = provider.bodies[1]["messages"]
-        assert question["content"][1]["image_url"]["url"].startswith("data:image/png;base64,iVBORw0KGgpw")
-        assert [call["id"] for call in calls["tool_calls"]] == [each["tool_call_id"] for each in results]
-        assert [each["content"] for each in results] == ['{"state": "done"}'] * 2
+    provider.script.extend([CALLS, ANSWER])
+    with ThreadPoolExecutor(2) as clicks:
+        told = list(clicks.map(lambda client: take_turn(client, "a-1", turn), processes))
+    assert [joined(events) for events in told] == [ANSWER["content"]] * 2
+    assert len(told[0]) > 4  # in pieces
+    assert sorted(shop.asked, key=str) == [("/orders/O-17", None), ("/repairs", "t-1:call-2")]
+    _, question, calls, *results = provider.bodies[1]["messages"]
+    assert question["content"][1]["image_url"]["url"].startswith("data:image/png;base64,iVBORw0KGgpw")
+    assert [call["id"] for call in calls["tool_calls"]] == [each["tool_call_id"] for each in results]
+    assert [each["content"] for each in results] == ['{"state": "done"}'] * 2
 
-        assert joined(take_turn(client, "anna", turn)) == ANSWER["content"]
-        assert (len(provider.asked), len(shop.asked)) == (2, 2)
-        messages = client.get("/chats/anna").json()["messages"]
-        assert [message["role"] for message in messages] == ["user", "assistant", "tool", "tool", "assistant"]
-        assert messages[0]["content"][1]["image_url"]["url"] == reference
+    assert joined(take_turn(other, "a-1", turn)) == ANSWER["content"]  # a retry, after the answer
+    assert (len(provider.asked), len(shop.asked)) == (2, 2)
+    messages = other.get("/chats/a-1").json()["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "tool", "assistant"]
+    assert messages[0]["content"][1]["image_url"]["url"] == reference
+    assert list(folder.rglob("*.png"))
+    assert other.delete("/chats/a-1").status_code == 204
+    assert one.get("/chats/a-1").status_code == 404
+    assert not list(folder.rglob("*.png"))
 
-        provider.script.append({"role": "assistant", "content": "Hello."})
-        take_turn(client, "ben", {"id": "t-2", "text": "Hi"})  # one session too many: the older one is evicted
-        wait_until(lambda: client.get("/chats/anna").status_code == 404, "the first chat is evicted", START_S)
-        (archived,) = read_archive(tmp_path / "chats.jsonl")
-        assert (archived.session_id, archived.messages[-1].content) == ("anna", ANSWER["content"])
-        assert client.delete("/chats/anna").status_code == 204
-        assert not list((tmp_path / "images").rglob("*.png"))
+
+def test_a_new_chat_knows_what_its_user_said_a_moment_before_and_nobody_else_does(
+    places: Places, processes: tuple[httpx.Client, httpx.Client], folder: Path
+) -> None:
+    provider, (one, other) = places.provider, processes
+    one.delete("/me")  # what other tests have said
+    provider.script.extend({"role": "assistant", "content": "Noted."} for _ in range(9))
+    numbers = iter(range(9))
+
+    def is_known(chat: str, user: dict[str, str] | None = None) -> bool:
+        """True if the model gets the number of the frame with the question for it."""
+        question = {"id": f"q-{next(numbers)}", "text": "What is the number of my bicycle frame?"}
+        assert joined(take_turn(other, chat, question, user)) == "Noted."
+        return "ZX-481" in json.dumps(provider.bodies[-1])
+
+    told = {"id": "t-1", "text": "The number of my bicycle frame is ZX-481."}
+    take_turn(one, "a-1", told)
+    assert is_known("a-2")
+    assert not is_known("b-1", BEN)
+    requests = [("GET", ""), ("DELETE", ""), ("GET", "/turns/t-1"), ("POST", "/turns/t-1/stop"), ("POST", "/turns")]
+    for method, path in requests:
+        refused = one.request(method, f"/chats/a-1{path}", headers=BEN, json=told if path == "/turns" else None)
+        assert (refused.status_code, "ZX-481" in refused.text) == (403, False), (method, path)
+    assert titles(one, BEN) == ["What is the number of my bicycle frame?"]
+    assert sorted(titles(other)) == sorted([told["text"], *titles(one, BEN)])
+
+    assert one.delete("/chats/a-1").status_code == 204
+    assert not is_known("a-2")
+    take_turn(one, "a-3", told)
+    assert is_known("a-4")
+    one.post("/chats/a-3/images", content=PNG, headers={"content-type": "image/png"})
+    forgotten = other.delete("/me").json()
+    assert (forgotten["chats"], forgotten["proven_ms"] > 0) == (3, True)
+    assert (titles(one), titles(one, BEN)) == ([], ["What is the number of my bicycle frame?"])
+    assert not list(folder.rglob("*.png"))
+    assert not is_known("a-5")
 
 
 def test_another_process_continues_a_turn_and_failures_are_told(
@@ -151,10 +220,10 @@ def test_another_process_continues_a_turn_and_failures_are_told(
     provider.script.append(CALLS)
     provider.modes.extend(["ok", "silent"])
     environment["REDISMEM_LIVE_LEASE_S"] = "1"
-    with serve_example("fastapi_chat", places, **environment) as client:
+    with serve(places, environment) as client:
         begin(client, "anna", turn)
         provider.wait_for_asked(2)  # the tools have run, and the model is silent
-    with serve_example("fastapi_chat", places, **environment) as client:
+    with serve(places, environment) as client:
         assert take_turn(client, "anna", turn)[-1][1]["outcome"] == "lost"
         for mode in ("401", "empty"):  # nothing was said, so the turn may begin again
             provider.modes.append(mode)
@@ -166,7 +235,7 @@ def test_another_process_continues_a_turn_and_failures_are_told(
         assert len(shop.asked) == 2
         for number, mode in enumerate(("break", "cut", "error")):  # a part is the reply
             provider.modes.append(mode)
-            end = take_turn(client, "ben", {"id": f"t-{number}", "text": "Hi"})[-1][1]
+            end = take_turn(client, "other", {"id": f"t-{number}", "text": "Hi"})[-1][1]
             assert (end["outcome"], end["seq"]) == ("failed", 2 + 2 * number), mode
 
         assert client.post("/chats/anna/turns", json=turn | {"text": "Another"}).status_code == 422
@@ -176,25 +245,23 @@ def test_another_process_continues_a_turn_and_failures_are_told(
         assert client.get("/chats/nobody").status_code == 404
 
 
-def test_another_process_resumes_the_stream_and_stops_the_model(places: Places, environment: dict[str, str]) -> None:
-    provider = places.provider
-    provider.modes.append("hang")  # after two pieces
-    with (
-        serve_example("fastapi_chat", places, **environment) as writing,
-        serve_example("fastapi_chat", places, **environment) as other,
-    ):
-        begin(writing, "anna", {"id": "t-1", "text": "Where is it?"})
-        heard = list[Event]()
-        for each in listen(other, "anna", "t-1"):
-            heard.append(each)
-            if "".join(event.get("delta", "") for _, event in heard) == "Your parcel ":
-                break  # the connection of the client breaks
-        assert other.post("/chats/anna/turns/t-0/stop").json() == {"stopped": False}
-        assert other.post("/chats/anna/turns/t-1/stop").json() == {"stopped": True}
-        rest = [event for _, event in listen(writing, "anna", "t-1", after=heard[-1][0])]
-        assert [event["type"] for event in rest] == ["message", "end"]
-        assert (rest[-1]["outcome"], rest[-1]["seq"]) == ("stopped", 2)
-        assert other.get("/chats/anna").json()["messages"][-1]["content"] == "Your parcel "
+def test_another_process_resumes_the_stream_and_stops_the_model(
+    places: Places, processes: tuple[httpx.Client, httpx.Client]
+) -> None:
+    places.provider.modes.append("hang")  # after two pieces
+    writing, other = processes
+    begin(writing, "a-9", {"id": "t-1", "text": "Where is it?"})
+    heard = list[Event]()
+    for each in listen(other, "a-9", "t-1"):
+        heard.append(each)
+        if "".join(event.get("delta", "") for _, event in heard) == "Your parcel ":
+            break  # the connection of the client breaks
+    assert other.post("/chats/a-9/turns/t-0/stop").json() == {"stopped": False}
+    assert other.post("/chats/a-9/turns/t-1/stop").json() == {"stopped": True}
+    rest = [event for _, event in listen(writing, "a-9", "t-1", after=heard[-1][0])]
+    assert [event["type"] for event in rest] == ["message", "end"]
+    assert (rest[-1]["outcome"], rest[-1]["seq"]) == ("stopped", 2)
+    assert other.get("/chats/a-9").json()["messages"][-1]["content"] == "Your parcel "
 
 
 async def test_a_redis_that_is_away_is_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,5 +272,6 @@ async def test_a_redis_that_is_away_is_a_status(monkeypatch: pytest.MonkeyPatch)
     ):
         services = SimpleNamespace(memory=memory, turns=Turns(None, None))  # type: ignore[arg-type]
         monkeypatch.setitem(app.dependency_overrides, get_services, lambda: services)
-        away = await client.post("/chats/anna/turns", json={"id": "t-2", "text": "Still there?"})
+        turn = {"id": "t-2", "text": "Still there?"}
+        away = await client.post("/chats/anna/turns", json=turn, headers=BEN)
     assert (away.status_code, away.headers["retry-after"]) == (503, "1")
