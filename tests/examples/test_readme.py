@@ -50,4 +50,4 @@ def test_a_command_has_the_words_that_its_example_takes_and_fewer_get_the_usage(
 
 
 def test_a_missing_word_gets_the_usage() -> None:
-    assert start("langgraph_agent.py", "order-7") == "usage: python -m examples.langgraph_agent ORDER TEXT"
+    assert start("langgraph_agent.py", "order-7") == "usage: python -m examples.langgraph_agent USER THREAD TEXT"

@@ -57,7 +57,12 @@ def test_a_retry_asks_no_model_again_and_no_other_user_gets_in(
         assert client.post("/chats/c-1/turns/t-1/stop", headers={"cookie": "user=ann"}).json() is False
         nonsense = {"cookie": "user=ann", "last-event-id": "nonsense"}
         assert client.get("/chats/c-1/turns/t-1", headers=nonsense).status_code == 422
+        assert client.get("/chats", headers={"cookie": "user=ann"}).json() == {"c-1": "Where is it?"}
+        assert client.get("/chats", headers={"cookie": "user=ben"}).json() == {}
+        assert client.delete("/chats/c-1", headers={"cookie": "user=ben"}).status_code == 403
         refused = [post("ben"), post("ann", "What else?"), post("ann", chat="x" * 999)]
+        forgotten = client.delete("/me", headers={"cookie": "user=ann"}).json()
+        assert (forgotten["chats"], client.get("/chats", headers={"cookie": "user=ann"}).json()) == (1, {})
     assert [status for status, _ in refused] == [403, 422, 422]
     assert not re.search("It is sent|c-1|ann", str(refused))
 
