@@ -10,6 +10,7 @@ from typing import Any
 from redismem.context.info import SessionEntry
 from redismem.errors import UnsupportedFormat
 from redismem.inspection.sessions import Info, infos_of, numbers_of
+from redismem.inspection.work_rules import failure_kind
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.queue import depths as depth_calls
@@ -38,6 +39,7 @@ class DeadSession:
             "log": self.log_id,
             "died_ms": self.died_ms,
             **numbers_of(self.info),
+            **failure_kind(getattr(self.info, "failure", None)).document(),
         }
 
 

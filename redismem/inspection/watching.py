@@ -8,6 +8,7 @@ from typing import Any
 
 from redismem.context.info import SessionInfo
 from redismem.inspection.sessions import info_of
+from redismem.inspection.work_rules import failure_kind
 from redismem.protocol import layout, replies
 from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import Keys
@@ -29,7 +30,9 @@ class Look:
         """Return numbers and names as JSON values, without any text or value of the session."""
         if self.info is None:
             return {"exists": False}
-        return {"exists": True, **asdict(self.info), "summary_version": self.summary_version}
+        document = {"exists": True, **asdict(self.info), "summary_version": self.summary_version}
+        failed = None if self.info.failure is None and self.info.queued != "dead" else failure_kind(self.info.failure)
+        return document | {"failed": None if failed is None else failed.document()}
 
 
 async def changes_of(store: Store, seen: Mapping[str, Look | None]) -> dict[str, Look]:

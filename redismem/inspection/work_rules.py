@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from redismem.context.info import Depth
 from redismem.inspection.figures import duration, plural, printable
@@ -40,6 +41,38 @@ def attempts_of(count: int, reason: str | None) -> str:
     """Describe the failed attempts and the last failure. A retried session has no failed attempts yet."""
     why = reason or "no reason recorded"
     return f"{plural(count, 'failed attempt')}, last: {why}" if count > 0 else why
+
+
+class FailureKind(NamedTuple):
+    """The kind of a failure in words, and the advice for it."""
+
+    name: str
+    advice: str
+
+    def document(self) -> dict[str, str]:
+        """Return the kind as JSON values."""
+        return {"kind": self.name, "advice": self.advice}
+
+
+_KINDS = (
+    ("answered (401|403)", "the provider refuses the key", "Check REDISMEM_MODEL_API_KEY, and the rights of this key."),
+    ("answered 404", "the provider does not know the model", "Check REDISMEM_MODEL and REDISMEM_MODEL_BASE_URL."),
+    (
+        "answered (400|413|422)",
+        "the provider refuses the request",
+        "Choose a model that takes longer requests, or lower REDISMEM_THRESHOLD_TOKENS; then retry.",
+    ),
+    ("filtered|refused|blocked", "the model refuses the text", "Choose another model in REDISMEM_MODEL; then retry."),
+    ("answered (408|429|5)|did not answer|broke off", "the provider is down", "Check the provider's status page."),
+)
+
+
+def failure_kind(reason: str | None) -> FailureKind:
+    """Return the kind of a summary's failure, by its stored reason."""
+    for pattern, name, advice in _KINDS:
+        if re.search(pattern, reason or ""):
+            return FailureKind(name, advice)
+    return FailureKind("the summary strategy failed", "The workers' logs say why.")
 
 
 def ticks(holds: Mapping[str, Hold], now_ms: int, overdue_count: int, ticked_ms: int | None = None) -> Finding:
@@ -139,5 +172,5 @@ def dead(dead_count: int, first: FailureFacts | None, now_ms: int) -> Finding:
     died, attempts = duration(now_ms - first.since_ms), plural(first.attempts, "attempt")
     why = first.reason or "no reason recorded"
     text = f"{plural(dead_count, 'session')}; the oldest dead for {died}, after {attempts}: {why}"
-    advice = "They are retried automatically, with growing delays. `redismem list dead` shows all of them."
-    return Finding("dead", WARN, text, advice)
+    retried = "They are retried automatically, with growing delays. `redismem list dead` shows all of them."
+    return Finding("dead", WARN, text, f"{failure_kind(first.reason).advice} {retried}")

@@ -160,8 +160,11 @@ async def say(page: Page, text: str, *, wait: bool = True) -> None:
         await page.locator("#send[aria-disabled=false]").wait_for()
 
 
-async def hold_request(page: Page, pattern: str) -> tuple[asyncio.Event, asyncio.Event]:
-    """Hold the next request to such an address. Return an event that is set by the request, and one to release it."""
+async def hold_request(page: Page, pattern: str, *, times: int | None = 1) -> tuple[asyncio.Event, asyncio.Event]:
+    """Hold the next requests to such an address; `None` holds all of them.
+
+    Return an event that is set by the first request, and one to release them.
+    """
     asked, released = asyncio.Event(), asyncio.Event()
 
     async def hold(route: Route) -> None:
@@ -169,7 +172,7 @@ async def hold_request(page: Page, pattern: str) -> tuple[asyncio.Event, asyncio
         await released.wait()
         await route.continue_()
 
-    await page.route(pattern, hold, times=1)
+    await page.route(pattern, hold, times=times)
     return asked, released
 
 

@@ -290,6 +290,7 @@ async function start() {
   }
   setText(byId("identity"), `${about.namespace} · ${about.model ? about.model.name : "no model"}`);
   linkProject(about.project);
+  operations.begin(about, scheduleDraw);
   projects.begin();
   list.begin();
   await followAddress();

@@ -1,8 +1,10 @@
 // The list of conversations: sorted by last activity, in pages, with a search by id, words, time and failing summaries.
 
 import { ask } from "./api.js";
+import { onChecked } from "./checkup.js";
 import { byId, el, reconcile, setText, show } from "./dom.js";
 import { go, hrefOf } from "./place.js";
+import { wordOfRow } from "./sick.js";
 import { ago, describeError, plural, shortId } from "./words.js";
 
 const PAGE_COUNT = 30;
@@ -53,6 +55,7 @@ export class Conversations {
       else this.look();
     });
     setInterval(() => document.hidden || this._conditions || this.look(), LOOK_MS);
+    onChecked(() => this._draw());
     return this.look();
   }
 
@@ -156,8 +159,8 @@ function update(node, row, current) {
   link.href = hrefOf(row.session_id, row.match?.seq);
   setText(link.querySelector(".conversation-text"), preview?.text || "No text");
   link.querySelector(".conversation-text").classList.toggle("none", !preview?.text);
-  setText(link.querySelector(".conversation-failing"), row.failing ? `Summaries fail: ${row.failing}` : "");
-  show(link.querySelector(".conversation-failing"), Boolean(row.failing));
+  setText(link.querySelector(".conversation-failing"), wordOfRow(row));
+  show(link.querySelector(".conversation-failing"), wordOfRow(row) !== "");
   setText(link.querySelector(".conversation-id"), shortId(row.session_id));
   link.title = row.session_id;
   const time = link.querySelector("time");

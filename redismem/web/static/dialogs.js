@@ -5,10 +5,11 @@ import { byId, el } from "./dom.js";
 import { describeError } from "./words.js";
 
 // Runs `act()` if the user confirms, and resolves to true if it succeeded. When it fails, the dialog stays open, says
-// why, and offers to try again. `lines` say what will happen.
-export function confirmAndAct(title, lines, yes, act) {
+// why, and offers to try again. `lines` say what will happen, `no` is the button that leaves all as it is.
+export function confirmAndAct(title, lines, yes, act, no = "Keep it") {
   const dialog = byId("confirm");
   byId("confirm-title").textContent = title;
+  byId("confirm-no").textContent = no;
   byId("confirm-text").replaceChildren(...lines.map((line) => el("p", { text: line, dir: "auto" })));
   const setActing = (isActing, word, fault = "") => {
     byId("confirm-yes").disabled = byId("confirm-no").disabled = isActing;

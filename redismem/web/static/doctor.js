@@ -1,42 +1,28 @@
-// What is wrong, worst first, with advice: the findings of `redismem doctor`, and the processes with workers.
+// The findings of `redismem doctor`, in its words: all of them, worst first, and each beside what it is about.
 
 import { announce } from "./announce.js";
-import { ask } from "./api.js";
+import { check, findingOf } from "./checkup.js";
 import { byId, el, reconcile, setText, show } from "./dom.js";
 import { ago, describeError, formatCount, plural } from "./words.js";
 
 const SLOW_MS = 10_000;
-let isAsking = false;
 
 export function beginDoctor() {
-  byId("check-again").addEventListener("click", checkAgain);
+  byId("check-again").addEventListener("click", async () => {
+    byId("check-again").disabled = true;
+    await check({ again: true });
+    byId("check-again").disabled = false;
+    announce(byId("doctor-word").textContent);
+  });
 }
 
-async function checkAgain() {
-  byId("check-again").disabled = true;
-  await examine({ again: true });
-  byId("check-again").disabled = false;
-  announce(byId("doctor-word").textContent);
-}
-
-// Asks the server and draws its answer. Throws nothing: a refusal is shown.
-export async function examine({ again = false } = {}) {
-  if (isAsking && !again) return;
-  isAsking = true;
-  try {
-    draw(await ask("GET", again ? "/v1/doctor?again=true" : "/v1/doctor"));
-  } catch (error) {
-    byId("doctor").dataset.verdict = "";
-    setText(byId("doctor-word"), describeError(error));
-  } finally {
-    isAsking = false;
-  }
-}
-
-function draw({ findings, failed_count: failed, warnings_count: warnings, acl, processes, ticked_ms: tickedMs, now_ms: nowMs }) {
+// Draws an answer of the checkup. Of one that failed, it shows why, and no finding of an earlier one.
+export function drawDoctor({ document, error }) {
+  const { findings, failed_count: failed, warnings_count: warnings, acl, now_ms: nowMs } = document ?? { findings: [], acl: "" };
   const wrong = findings.filter((each) => each.verdict === "fail" || each.verdict === "warn");
-  byId("doctor").dataset.verdict = failed ? "fail" : warnings ? "warn" : "ok";
-  setText(byId("doctor-word"), wrong.length ? `${formatCount(failed)} failed, ${plural(warnings, "warning")}` : "No problems found");
+  byId("doctor").dataset.verdict = error ? "" : failed ? "fail" : warnings ? "warn" : "ok";
+  const word = wrong.length ? `${formatCount(failed)} failed, ${plural(warnings, "warning")}` : "No problems found";
+  setText(byId("doctor-word"), error ? `Not known. ${describeError(error)}` : word);
   drawFindings(byId("findings"), wrong, nowMs);
   const others = findings.filter((each) => !wrong.includes(each));
   show(byId("passed-part"), others.length > 0);
@@ -44,7 +30,12 @@ function draw({ findings, failed_count: failed, warnings_count: warnings, acl, p
   drawFindings(byId("passed"), others, nowMs);
   show(byId("acl-part"), acl !== "");
   setText(byId("acl"), acl);
-  drawProcesses(processes, tickedMs, nowMs);
+}
+
+// Shows findings beside what they are about: these names, in this order.
+export function drawChecks(parent, document, names) {
+  const findings = document ? names.map((name) => findingOf(document, name)).filter(Boolean) : [];
+  drawFindings(parent, findings, document?.now_ms);
 }
 
 function drawFindings(parent, findings, nowMs) {
@@ -70,16 +61,4 @@ function setAdvice(node, text) {
 }
 
 const makeFinding = () =>
-  el("li", { class: "finding" }, el("span", { class: "chip" }), el("strong"), el("span", { dir: "auto" }), el("p", { class: "advice" }), el("span", { class: "word" }));
-
-function drawProcesses(processes, tickedMs, nowMs) {
-  const last = tickedMs === null ? "No worker has polled the queues within a day." : `A worker last polled the queues ${ago(tickedMs, nowMs)}.`;
-  setText(byId("processes-count"), processes.length);
-  setText(byId("processes-word"), processes.length ? last : `No process runs workers: nothing is summarised or evicted. ${last}`);
-  reconcile(byId("processes"), processes, (each) => each.name, () => el("li", {}, el("strong"), el("span")), (node, each) => {
-    const [name, works] = node.children;
-    setText(name, each.name);
-    const crowded = each.is_crowded ? "; more than it can do, so all processes help" : "";
-    setText(works, each.works.length ? `polls for all: ${each.works.join(", ")}${crowded}` : "takes over if another one stops");
-  });
-}
+  el("li", { class: "finding" }, el("span", { class: "chip" }), el("strong"), el("span", { class: "seen", dir: "auto" }), el("p", { class: "advice" }), el("span", { class: "word" }));

@@ -4,6 +4,7 @@ import { announce } from "./announce.js";
 import { byId, el, reconcile, setText, show } from "./dom.js";
 import { goTo, hrefOf } from "./place.js";
 import { drawPolicy } from "./policy.js";
+import { drawSick } from "./sick.js";
 import { drawTokens } from "./tokens.js";
 import { ago, formatCount, formatTime, plural, range, textOf } from "./words.js";
 
@@ -23,6 +24,7 @@ export class Given {
   // `about` has the limits of the window.
   draw(conversation, about) {
     byId("given-body").setAttribute("aria-busy", String(!conversation.isLoaded));
+    drawSick(conversation, about?.scopes.includes("admin") ?? false);
     if (!conversation.isLoaded) return;
     const context = conversation.context;
     const summaries = context?.summaries ?? [];
@@ -36,13 +38,14 @@ export class Given {
     reconcile(byId("summaries"), summaries, (summary) => summary.id, makeSummary, (node, summary) => {
       updateSummary(node, summary, context, this._arrived.has(summary.id));
     });
-    setText(byId("summaries-word"), summaries.length ? "" : wordUntilSummary(parts, about, isWhole));
+    const isDead = conversation.numbers?.queued === "dead";
+    setText(byId("summaries-word"), summaries.length ? "" : isDead ? "None: it failed for good." : wordUntilSummary(parts, about, isWhole));
     drawLines("pinned", context?.pinned ?? [], parts.pinned.count, conversation.sessionId);
     drawLines("pending", pending, parts.pending.count, conversation.sessionId);
     drawLines("recent", recent, parts.recent.count, conversation.sessionId);
     show(byId("pinned-part"), parts.pinned.count > 0);
     show(byId("pending-part"), parts.pending.count > 0);
-    setText(byId("pending-word"), wordOfPending(parts.pending.count - pending.length, isWhole));
+    setText(byId("pending-word"), wordOfPending(parts.pending.count - pending.length, isWhole, isDead));
     setText(byId("recent-word"), parts.recent.count ? "" : "Nothing yet.");
     drawPolicy(policy);
     drawState(context?.state ?? null);
@@ -78,8 +81,9 @@ function windowOf(conversation) {
   return { pending: window.slice(0, -context.recent_limit), recent: window.slice(-context.recent_limit) };
 }
 
-function wordOfPending(unreadCount, isWhole) {
-  const why = isWhole ? "In full, because this conversation is kept whole." : "In full, until a summary replaces them.";
+function wordOfPending(unreadCount, isWhole, isDead) {
+  const summarised = isDead ? "In full, because their summary failed for good." : "In full, until a summary replaces them.";
+  const why = isWhole ? "In full, because this conversation is kept whole." : summarised;
   return unreadCount > 0 ? `${why} The ${plural(unreadCount, "earliest is", "earliest are")} not listed here: the chat shows earlier messages.` : why;
 }
 

@@ -1,12 +1,16 @@
-// The operations view: what is wrong, queues, speed of turns, processes, and dead sessions.
+// The operations view: what is wrong, queues, speed of turns, processes, dead sessions and quarantine. All figures about
+// the namespace are of one answer of the doctor, so that none contradicts another.
 
 import { ask } from "./api.js";
+import { drawBadge } from "./badge.js";
+import { beginCheckup, findingOf, onChecked, setPace, whyUnknown } from "./checkup.js";
 import { beginDead, drawDead } from "./dead.js";
-import { beginDoctor, examine } from "./doctor.js";
-import { byId, el, reconcile, setText } from "./dom.js";
+import { beginDoctor, drawChecks, drawDoctor } from "./doctor.js";
+import { byId, el, reconcile, setText, show } from "./dom.js";
 import { tellHealth } from "./health.js";
 import { makePlot } from "./plot.js";
-import { describeError, formatCount, formatMs, formatSpan, plural } from "./words.js";
+import { beginQuarantine, drawQuarantine } from "./quarantine.js";
+import { ago, describeError, formatCount, formatMs, formatSpan, plural } from "./words.js";
 
 const LOOK_MS = 2_000;
 const HISTORY_MS = 600_000;
@@ -22,118 +26,182 @@ export class Operations {
     this._looking = 0;
     this._depths = [];
     this._plots = null;
+    this._isOpen = false;
+    this._mayOperate = false;
+    this._checked = null;
+    this._load = null;
+  }
+
+  // Begins to follow the doctor's findings, if the key may read them. Calls `tell()` after each answer.
+  begin(about, tell) {
+    this._mayOperate = about.scopes.includes("admin");
+    setText(byId("operations-namespace"), `Namespace ${about.namespace}`);
+    for (const part of byId("operations-view").children) show(part, this._mayOperate || part.id === "operations-head");
+    if (!this._mayOperate) return setText(byId("operations-word"), "Your key cannot show operations: this needs the scope admin.");
+    this._begin();
+    onChecked(drawBadge);
+    onChecked((checked) => this._onChecked(checked));
+    onChecked(tell);
+    return beginCheckup();
   }
 
   setOpen(isOpen) {
+    this._isOpen = isOpen && this._mayOperate;
     clearInterval(this._looking);
-    if (!isOpen) return;
-    this._begin();
-    this._lookAtAll();
-    this._looking = setInterval(() => document.hidden || this._lookAtAll(), LOOK_MS);
+    setPace(this._isOpen);
+    if (!this._isOpen) return;
+    this._lookAtLoad();
+    this._looking = setInterval(() => document.hidden || this._lookAtLoad(), LOOK_MS);
+    if (this._checked) this._onChecked(this._checked);
   }
 
   _begin() {
-    if (this._plots) return;
     const at = byId("plots");
     this._plots = {
-      turns: makePlot(at, "Turns per second", { format: (value) => value.toFixed(value < 10 ? 1 : 0) }),
-      times: makePlot(at, "Time of a turn in the memory", { format: formatMs }),
-      queues: makePlot(at, "Queue depths", { format: formatCount }),
+      turns: makePlot(at, "Turns per second", { unit: "turns/s", format: (value) => `${value.toFixed(2)} turns/s` }),
+      times: makePlot(at, "Time of a turn in the memory", { unit: "ms", format: formatMs }),
+      queues: makePlot(at, "Queue depths", { unit: "sessions", format: (value) => plural(value, "session"), least: 1 }),
     };
-    beginDead(() => this._look());
+    beginDead();
     beginDoctor();
+    beginQuarantine();
+    setText(byId("operations-word"), "Sessions and queues are those of this namespace. Turns and times are those of this server alone.");
   }
 
-  // The findings come on their own: they say what is wrong when nothing else can be read.
-  _lookAtAll() {
-    this._look();
-    examine();
+  _onChecked(checked) {
+    this._checked = checked;
+    this._remember(checked);
+    if (!this._isOpen) return;
+    const { document, error } = checked;
+    const isAway = !error && findingOf(document, "connection")?.verdict === "fail";
+    tellHealth(error ? (error.status ? "well" : "lost") : isAway ? "away" : "well");
+    drawDoctor(checked);
+    drawChecks(byId("queues-checks"), document, ["summaries", "providers"]);
+    drawChecks(byId("processes-checks"), document, ["ticks"]);
+    drawChecks(byId("dead-checks"), document, ["dead"]);
+    drawChecks(byId("quarantine-checks"), document, ["quarantine"]);
+    drawQueues(checked);
+    drawProcesses(checked);
+    drawDead(checked);
+    drawQuarantine(checked);
+    this._draw();
   }
 
-  async _look() {
+  async _lookAtLoad() {
     try {
-      const [load, queues, dead] = await Promise.all([ask("GET", "/v1/load"), ask("GET", "/v1/queues"), ask("GET", "/v1/dead?limit=50")]);
-      tellHealth("well");
-      this._remember(queues);
-      drawTiles(load, queues);
-      this._drawPlots(load, queues);
-      drawQueues(queues);
-      drawDead(dead, queues.queues.overdue.count);
-      setText(byId("operations-word"), "Sessions and queues are from your namespace. Turns and times are from this server only.");
+      this._load = { document: await ask("GET", "/v1/load") };
     } catch (error) {
-      if (error.status === 403) clearInterval(this._looking);
-      else if (error.status !== 401) tellHealth(error.status === 503 ? "away" : error.status ? "well" : "lost");
-      const text = error.status === 403 ? "Your key cannot show operations: this needs the scope admin." : describeError(error);
-      setText(byId("operations-word"), text);
+      this._load = { error };
     }
+    this._draw();
   }
 
   // The server keeps no history of its queues, so the page collects it.
-  _remember({ now_ms: ms, queues }) {
-    this._depths.push({ ms, overdue: queues.overdue.count, dead: queues.dead.count });
+  _remember({ document }) {
+    const queues = document?.queues ?? null;
+    const ms = document ? document.now_ms : Date.now();
+    this._depths.push({ ms, overdue: queues?.queues.overdue.count ?? null, dead: queues?.queues.dead.count ?? null });
     this._depths = this._depths.filter((each) => each.ms > ms - HISTORY_MS);
   }
 
-  _drawPlots(load, queues) {
-    const { slots, whole, now_ms: nowMs } = load;
+  _draw() {
+    if (!this._checked || !this._load) return;
+    drawTiles(this._load, this._checked);
+    if (this._load.document) this._drawTurns(this._load.document);
+    this._drawDepths(this._checked);
+  }
+
+  _drawTurns({ slots, whole, now_ms: nowMs }) {
     const points = (pick) => slots.map((slot) => ({ ms: slot.end_ms, value: pick(slot) }));
     const perS = (slot) => (1000 * slot.turns_count) / Math.max(1, slot.took_ms);
     this._plots.turns([{ name: "turns", points: points(perS) }], `${perS(whole).toFixed(2)} on average, ${plural(whole.turns_count, "append")} in ${formatSpan(whole.took_ms)}`, nowMs);
-    this._plots.times(
-      [
-        { name: "p50", points: points((slot) => slot.p50_ms) },
-        { name: "p99", points: points((slot) => slot.p99_ms) },
-      ],
-      `p50 ${formatMs(whole.p50_ms)}, p99 ${formatMs(whole.p99_ms)}`,
-      nowMs,
-    );
-    const depth = (name) => this._depths.map((each) => ({ ms: each.ms, value: each[name] }));
-    this._plots.queues(
-      [
-        { name: "overdue", points: depth("overdue") },
-        { name: "dead", points: depth("dead") },
-      ],
-      `${formatCount(queues.queues.overdue.count)} overdue, ${formatCount(queues.queues.dead.count)} dead, since this view was opened`,
-      queues.now_ms,
-    );
+    const times = [
+      { name: "p50", points: points((slot) => slot.p50_ms) },
+      { name: "p99", points: points((slot) => slot.p99_ms) },
+    ];
+    this._plots.times(times, `p50 ${formatMs(whole.p50_ms)}, p99 ${formatMs(whole.p99_ms)}`, nowMs);
+  }
+
+  _drawDepths(checked) {
+    const depth = (name) => ({ name, points: this._depths.map((each) => ({ ms: each.ms, value: each[name] })) });
+    const queues = checked.document?.queues?.queues;
+    const text = queues ? `${formatCount(queues.overdue.count)} overdue, ${formatCount(queues.dead.count)} dead, since this page was opened` : "Not known now";
+    this._plots.queues([depth("overdue"), depth("dead")], text, this._depths.at(-1).ms);
   }
 }
 
-function drawTiles(load, queues) {
-  const { whole } = load;
-  const fault = load.store === "closed" ? "" : "bad";
+const wordOfUnknown = (checked) => (checked.error ? describeError(checked.error) : whyUnknown(checked));
+
+function drawTiles(load, checked) {
+  const queues = checked.document?.queues ?? null;
+  const whole = load.document?.whole ?? null;
+  const perS = whole && ((1000 * whole.turns_count) / Math.max(1, whole.took_ms)).toFixed(2);
+  const room = checked.document && findingOf(checked.document, "room");
+  const over = queues?.over ? `, ${formatCount(queues.over)} too many` : "";
   const tiles = [
-    { name: "Sessions", value: formatCount(queues.sessions), more: `of ${formatCount(queues.max_sessions)}${queues.over ? `, ${formatCount(queues.over)} too many` : ""}`, part: queues.sessions / queues.max_sessions, kind: queues.over ? "bad" : queues.sessions >= 0.8 * queues.max_sessions ? "warn" : "" },
-    { name: "Turns per second", value: ((1000 * whole.turns_count) / Math.max(1, whole.took_ms)).toFixed(2), more: `each append is one; ${formatCount(whole.failed_count)} failed`, kind: whole.failed_count ? "warn" : "" },
-    { name: "p50", value: formatMs(whole.p50_ms), more: "half of the turns are faster" },
-    { name: "p99", value: formatMs(whole.p99_ms), more: "1 in 100 turns is slower" },
-    { name: "Evictions", value: formatCount(whole.evictions_count), more: `by this server in ${formatSpan(whole.took_ms)}` },
-    { name: "Store", value: load.store === "closed" ? "answers" : "away", more: load.away_since_ms ? `for ${formatSpan(load.now_ms - load.away_since_ms)}` : plural(load.streams_count, "open stream"), kind: fault },
+    { name: "Sessions", value: queues && formatCount(queues.sessions), more: queues && `of ${formatCount(queues.max_sessions)}${over}`, part: queues && queues.sessions / queues.max_sessions, kind: over ? "bad" : room?.verdict === "ok" ? "" : "warn" },
+    { name: "Turns per second", value: perS, more: whole && `each append is one; ${formatCount(whole.failed_count)} failed`, kind: whole?.failed_count ? "warn" : "" },
+    { name: "p50", value: whole && formatMs(whole.p50_ms), more: "half of the turns are faster" },
+    { name: "p99", value: whole && formatMs(whole.p99_ms), more: "1 in 100 turns is slower" },
+    { name: "Evictions", value: whole && formatCount(whole.evictions_count), more: whole && `by this server in ${formatSpan(whole.took_ms)}` },
+    storeTile(load.document ?? null, checked),
   ];
   reconcile(byId("tiles"), tiles, (tile) => tile.name, makeTile, updateTile);
+}
+
+// The store answers if the doctor's connection says so, and this server's own calls do not fail.
+function storeTile(load, { document }) {
+  const connection = document && findingOf(document, "connection");
+  if (!connection || !load) return { name: "Store", value: null, more: null };
+  if (connection.verdict === "ok" && load.store === "closed") return { name: "Store", value: "answers", more: plural(load.streams_count, "open stream") };
+  return { name: "Store", value: "away", more: load.away_since_ms ? `for ${formatSpan(load.now_ms - load.away_since_ms)}` : "it does not answer", kind: "bad" };
 }
 
 const makeTile = () =>
   el("li", { class: "tile" }, el("span", { class: "tile-name" }), el("strong"), el("span", { class: "tile-more" }), el("span", { class: "meter", "aria-hidden": "true" }, el("i")));
 
+// A value of null is not known.
 function updateTile(node, tile) {
   const [name, value, more, meter] = node.children;
-  node.className = `tile ${tile.kind ?? ""}`.trim();
+  node.className = `tile ${tile.value === null ? "" : (tile.kind ?? "")}`.trim();
   setText(name, tile.name);
-  setText(value, tile.value);
-  setText(more, tile.more);
-  meter.hidden = tile.part === undefined;
-  if (tile.part !== undefined) meter.firstElementChild.style.width = `${Math.min(100, 100 * tile.part)}%`;
+  setText(value, tile.value ?? "–");
+  setText(more, tile.value === null ? "not known" : tile.more);
+  show(meter, typeof tile.part === "number");
+  if (typeof tile.part === "number") meter.firstElementChild.style.width = `${Math.min(100, 100 * tile.part)}%`;
 }
 
-function drawQueues({ now_ms: nowMs, queues }) {
-  const rows = Object.entries(queues).filter(([name]) => name !== "active");
-  reconcile(byId("queues"), rows, ([name]) => name, () => el("tr", {}, el("th", { scope: "row" }), el("td", { class: "number" }), el("td", { class: "number" }), el("td")), (node, [name, depth]) => {
+function drawQueues(checked) {
+  const queues = checked.document?.queues ?? null;
+  const unknown = wordOfUnknown(checked);
+  const word = queues?.degraded ? "A node of the cluster does not answer: its sessions are not counted." : unknown && `Not known: ${unknown}`;
+  setText(byId("queues-word"), word);
+  show(byId("queues-word"), word !== "");
+  const makeRow = () => el("tr", {}, el("th", { scope: "row" }), el("td", { class: "number" }), el("td", { class: "number" }), el("td"));
+  reconcile(byId("queues"), Object.keys(MEANINGS), (name) => name, makeRow, (node, name) => {
     const [first, count, lag, meaning] = node.children;
+    const depth = queues?.queues[name] ?? null;
     setText(first, name);
-    setText(count, formatCount(depth.count));
-    const lagMs = depth.first_ms === null ? 0 : nowMs - depth.first_ms;
-    setText(lag, depth.first_ms === null || lagMs <= 0 ? "–" : formatSpan(lagMs));
-    setText(meaning, MEANINGS[name] ?? "");
+    setText(count, depth ? formatCount(depth.count) : "–");
+    const lagMs = depth && depth.first_ms !== null ? queues.now_ms - depth.first_ms : 0;
+    setText(lag, lagMs > 0 ? formatSpan(lagMs) : "–");
+    setText(meaning, MEANINGS[name]);
+  });
+}
+
+function drawProcesses(checked) {
+  const { document } = checked;
+  const unknown = wordOfUnknown(checked);
+  const processes = document?.processes ?? [];
+  setText(byId("processes-count"), unknown ? "" : processes.length);
+  const last = document?.ticked_ms ? `A worker last polled the queues ${ago(document.ticked_ms, document.now_ms)}.` : "";
+  const word = unknown ? `Not known: ${unknown}` : document.queues.degraded ? "A node of the cluster does not answer, so processes may be missing." : last;
+  setText(byId("processes-word"), word);
+  show(byId("processes-word"), word !== "");
+  reconcile(byId("processes"), processes, (each) => each.name, () => el("li", {}, el("strong"), el("span")), (node, each) => {
+    const [name, works] = node.children;
+    setText(name, each.name);
+    const crowded = each.is_crowded ? "; more than it can do, so all processes help" : "";
+    setText(works, each.works.length ? `polls for all: ${each.works.join(", ")}${crowded}` : "takes over if another one stops");
   });
 }

@@ -2,8 +2,9 @@
 // reload or a link shows the same moment.
 
 import { announce } from "./announce.js";
-import { byId, setText, show } from "./dom.js";
-import { formatDay, formatMoment } from "./words.js";
+import { byId, el, setText, show } from "./dom.js";
+import { isDayStep, momentTicks } from "./ticks.js";
+import { formatDay, formatMoment, formatTime } from "./words.js";
 
 const WAIT_MS = 120;
 
@@ -20,11 +21,42 @@ export function beginTimeline(choose) {
     clearTimeout(waiting);
     waiting = setTimeout(() => choose(chosenMs), WAIT_MS);
   });
+  // Under the pointer, the moment that a click would choose. The keys move the slider itself, whose moment is shown.
+  slider.addEventListener("pointermove", (event) => showHovered(slider, event.clientX));
+  slider.addEventListener("pointerleave", () => show(byId("moment-tip"), false));
   byId("to-now").addEventListener("click", () => {
     choose(null);
     slider.focus();
   });
 }
+
+// Half of the thumb lies beside the line on either side.
+const THUMB_PX = 16;
+
+function showHovered(slider, x) {
+  const { left, width } = slider.getBoundingClientRect();
+  const part = Math.max(0, Math.min(1, (x - left - THUMB_PX / 2) / (width - THUMB_PX)));
+  const tip = byId("moment-tip");
+  const ms = momentAt(Math.round(part * Number(slider.max)));
+  setText(tip, ms === null ? "now" : formatMoment(ms));
+  tip.style.insetInlineStart = `${100 * part}%`;
+  show(tip, true);
+}
+
+// Draws round days or hours below the slider.
+function drawTicks() {
+  const { step, ticks } = momentTicks(life.firstMs, life.lastMs);
+  const span = Math.max(1, life.lastMs - life.firstMs);
+  byId("moment-ticks").replaceChildren(
+    ...ticks.map((ms) => {
+      const tick = el("span", { text: isDayStep(step) ? formatDayShort(ms) : formatTime(ms) });
+      tick.style.insetInlineStart = `${(100 * (ms - life.firstMs)) / span}%`;
+      return tick;
+    }),
+  );
+}
+
+const formatDayShort = (ms) => new Date(ms).toLocaleDateString([], { day: "numeric", month: "short" });
 
 function momentAt(place) {
   const most = Number(byId("moment").max);
@@ -46,9 +78,11 @@ function showMoment(ms) {
 
 // `newLife` is {firstMs, lastMs}; null if the project has no changes.
 export function drawTimeline(newLife, chosenMs) {
+  const isOther = newLife?.firstMs !== life?.firstMs || newLife?.lastMs !== life?.lastMs;
   life = newLife;
   show(byId("timeline"), life !== null);
   if (life === null) return;
+  if (isOther) drawTicks();
   if (chosenMs !== atMs && (chosenMs === null) !== (atMs === null)) {
     announce(chosenMs === null ? "The project now." : `The project as of ${formatMoment(chosenMs)}. The past cannot be changed.`);
   }

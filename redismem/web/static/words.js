@@ -55,6 +55,9 @@ export function formatTime(ms) {
   return new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 }
 
+// With seconds: the points of a plot are seconds apart.
+export const formatClock = (ms) => new Date(ms).toLocaleTimeString([]);
+
 export function formatMoment(ms) {
   return new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 }

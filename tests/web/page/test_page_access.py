@@ -44,7 +44,7 @@ async def tab_to(page: Page, name: str, key: str = "Tab") -> None:
         seen.append(await focused_name(page))
         outline = "getComputedStyle(document.activeElement).outlineStyle + ' ' + document.activeElement.id"
         assert await page.evaluate(outline) not in ("none ",), seen[-1]
-        if seen[-1] == name:
+        if seen[-1].startswith(name):
             return
     raise AssertionError(f"{name} is not among {seen}")
 

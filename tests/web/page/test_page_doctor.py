@@ -127,7 +127,7 @@ async def test_each_finding_is_shown_and_its_advice_makes_the_page_green(
 ) -> None:
     page = await open_page(context, url)
     await page.get_by_role("link", name="Operations").click()
-    await expect(page.locator("#processes-word")).to_contain_text("No process runs workers")
+    await expect(page.locator("#processes-checks .seen")).to_have_text("no worker runs for this namespace")
     await expect_green(page)
     for scene in (configure, restrict, forget_scripts, *([work] if EVERYTHING else []), harm):
         await scene(page, memory, raw)
@@ -184,7 +184,7 @@ async def work(page: Page, memory: Memory, raw: Any) -> None:
     await fill(memory, 41)
     rows = await expect_findings(page, ticks="warn")
     await expect(rows["ticks"]).to_contain_text("41 sessions overdue")
-    await expect(page.locator("#dead-word")).to_have_text("None. 41 sessions still due for a summary.")
+    await expect(page.locator("#dead-checks .seen")).to_have_text("no session is dead")
     writer = Writer(ProviderUnavailable("503", reason="503 overloaded", retry_after_s=0.01))
     await Worker(memory.store, writer).drain()
     await expect_findings(page, providers="fail", ticks="warn")

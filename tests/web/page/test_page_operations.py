@@ -85,7 +85,7 @@ async def test_operations_show_numbers_and_retry_dead_sessions(
     await expect(rows).to_have_count(2)
     await expect(page.locator("#queues tr", has_text="overdue").locator(".number").first).to_have_text("1")
     await page.get_by_role("button", name="Retry all").click()
-    await expect(page.locator("#dead-word")).to_contain_text("None.")
+    await expect(page.locator("#dead-checks .seen")).to_have_text("no session is dead")
     await expect(page.locator("#queues tr", has_text="overdue").locator(".number").first).to_have_text("3")
     assert faults_of(page) == []
 
@@ -101,5 +101,5 @@ async def test_the_chat_shows_a_notice_and_all_messages_of_a_dead_session(
     await say(page, "and one more")
     await expect(page.locator(".theirs .notices").last).to_contain_text("Nothing is lost")
     await page.get_by_label("failing").check()
-    await expect(page.locator(".conversation-failing")).to_have_text(f"Summaries fail: {REASON}")
+    await expect(page.locator(".conversation-failing")).to_have_text(f"Dead, its summary failed for good: {REASON}")
     assert faults_of(page) == []
