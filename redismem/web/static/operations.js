@@ -3,6 +3,7 @@
 
 import { ask } from "./api.js";
 import { drawBadge } from "./badge.js";
+import { makeCards } from "./cards.js";
 import { beginCheckup, findingOf, onChecked, setPace, whyUnknown } from "./checkup.js";
 import { beginDead, drawDead } from "./dead.js";
 import { beginDoctor, drawChecks, drawDoctor } from "./doctor.js";
@@ -56,6 +57,7 @@ export class Operations {
   }
 
   _begin() {
+    makeCards(byId("operations-view"));
     const at = byId("plots");
     this._plots = {
       turns: makePlot(at, "Turns per second", { unit: "turns/s", format: (value) => `${value.toFixed(2)} turns/s` }),
