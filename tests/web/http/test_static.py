@@ -169,5 +169,9 @@ def test_imports_and_element_ids_exist() -> None:
         for names, file in re.findall(r'import \{([^}]*)\} from "\./([^"]+)"', path.read_text()):
             assert {name.strip() for name in names.split(",") if name.strip()} <= exported[file], path.name
     ids = set(re.findall(r'\bid="([^"]+)"', (STATIC / "index.html").read_text()))
+    cards = (STATIC / "cards.js").read_text()
+    ids |= set(re.findall(r'\bid: "([^"]+)"', cards))
+    parts = re.findall(r"id: `\$\{name\}-(\w+)`", cards)
+    ids |= {f"{name}-{part}" for name in re.findall(r'\bcard\("(\w+)"', cards) for part in parts}
     for path in STATIC.glob("*.js"):
         assert set(re.findall(r'byId\("([^"]+)"\)', path.read_text())) <= ids, path.name
