@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
 from redismem.blocking import project as projects
 from redismem.blocking.record import Record
+from redismem.blocking.transcripts import Transcripts
 from redismem.blocking.turns import SessionTurns, Turn, TurnThread
 from redismem.blocking.workers import WorkerThread
 from redismem.concurrency.background import ThreadBackground
@@ -176,6 +177,12 @@ class Memory:
         return Record(self._twin.record(record_id, tag=tag, owner=owner, ttl_s=ttl_s))
 
     record.__doc__ = memory.Memory.record.__doc__
+
+    @property
+    def transcripts(self) -> Transcripts:
+        """The conversations that frameworks keep in records, to list and read as messages."""
+        return Transcripts(self._twin.transcripts)
+
     new_session_id = staticmethod(memory.Memory.new_session_id)
 
     def close(self) -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from redismem.protocol.record.listing import RecordPage
     from redismem.recall.embedder import Embed
     from redismem.record.record import Record
+    from redismem.record.transcripts.transcripts import Transcripts
     from redismem.transport.credentials import Credentials
     from redismem.workers.archive import OnEvict
     from redismem.workers.keeper import Workers
@@ -97,8 +98,7 @@ class Memory:
         Args:
             url: The URL of Redis. `None` means `REDISMEM_URL`; if that is unset too, an embedded store. The embedded
                 store ends with the process, so the memory logs a warning unless the URL is `memory://`.
-            namespace: The tenant. Sessions of different namespaces never mix. `None` means `REDISMEM_NAMESPACE`,
-                or else `default`.
+            namespace: The tenant: namespaces never mix. `None` means `REDISMEM_NAMESPACE`, or else `default`.
             settings: All other settings. `None` reads them from the environment.
             credentials: A function, plain or async, that returns user and password as a tuple; `None` as user means
                 the user in the URL, or the default user. It is called before each greeting of a connection, and once
@@ -117,8 +117,7 @@ class Memory:
                 own from the store, such as `partial(Scheduler, stop_s=30)`.
             on_evict: An async callable that the workers await with a session's id and transcript before they evict the
                 session. Needs `workers=True`, as the next two arguments do.
-            strategy: An object that writes the summaries. `None` means the strategy that the settings name. The caller
-                closes its own strategy.
+            strategy: An object that writes the summaries; the caller closes it. `None` means that of the settings.
             concurrency: The number of summaries in progress at a time, 1 to 10,000. `None` means 16.
             fallback: True serves appends and reads from this process while Redis is down, marked `degraded`, and
                 replays them afterwards. `None` means `REDISMEM_FALLBACK`.
@@ -196,8 +195,7 @@ class Memory:
         """
         if type(session_id) is not str:
             session_id = plain(session_id) if isinstance(session_id, str) else ""
-        if owner is not None:
-            owner = check_owner(owner)
+        owner = None if owner is None else check_owner(owner)
         calls = self._calls(session_id, owner) if policy is None else self._session_calls(session_id, owner, policy)
         return Session(self.store, calls, self.recall_cache, self._on_append)
 
@@ -259,6 +257,13 @@ class Memory:
 
         return await list_records(self.store, prefix, limit, cursor, owner, fields)
 
+    @property
+    def transcripts(self) -> Transcripts:
+        """The conversations that frameworks keep in records, to list and read as messages."""
+        from redismem.record.transcripts.transcripts import Transcripts  # no turn needs it
+
+        return Transcripts(self.store)
+
     def _open_project(self, name: str) -> Project:
         from redismem.project.project import Project  # half of the package, which only projects need
 
@@ -269,8 +274,7 @@ class Memory:
         if policy is not None:
             limits = append_limits(self.settings, encode_policy(policy), policy.zone)
             warn_of_timeout(policy.idle_timeout_s)
-        keys = self.store.keys.session(session_id)
-        store = self.store
+        store, keys = self.store, self.store.keys.session(session_id)
         return SessionCalls(keys, self.settings, self._count_tokens, limits, store.clock, owner, store.sender)
 
     @staticmethod
@@ -292,8 +296,7 @@ class Memory:
         Raises:
             StoreUnavailable: Redis does not answer before the deadline.
         """
-        since_ms = await self._alive_since_ms()
-        return await self.store.run(namespace_calls.count(self.store.keys, since_ms))
+        return await self.store.run(namespace_calls.count(self.store.keys, await self._alive_since_ms()))
 
     async def sessions(
         self,
@@ -332,10 +335,9 @@ class Memory:
     ) -> ForgottenSessions:
         """Remove all sessions and records of an owner, or all whose id begins with `prefix`; prove that none is left.
 
-        Removes messages, summaries, state, originals, vectors, queue entries, copies in quarantine, records, and what
-        this process has cached or not replayed yet. Then a scan of all keys must find none of them. If it finds one,
-        such as a session begun meanwhile, that is removed too. It takes time in proportion to all keys of the Redis.
-        Of projects it erases what a session or the owner leads to. The report says what was not searched.
+        Removes all data of the sessions, copies in quarantine, records, and what this process has cached or not
+        replayed yet. Then a scan of all keys must find none of them, and removes what has begun meanwhile. It takes
+        time in proportion to all keys. Of projects it erases what leads to them. The report says what was not searched.
 
         Args:
             owner: The owner that they were begun with.

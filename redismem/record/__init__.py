@@ -5,6 +5,8 @@ from redismem.protocol.record.heads import Head
 from redismem.protocol.record.listing import RecordEntry, RecordPage
 from redismem.protocol.record.reads import Found, Page, Related, Trace, Traced, Walk
 from redismem.record.record import Record
+from redismem.record.transcripts.transcript import Transcript, TranscriptPage
+from redismem.record.transcripts.transcripts import Transcripts
 
 __all__ = [
     "Change",
@@ -17,5 +19,8 @@ __all__ = [
     "Related",
     "Trace",
     "Traced",
+    "Transcript",
+    "TranscriptPage",
+    "Transcripts",
     "Walk",
 ]

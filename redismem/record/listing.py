@@ -35,9 +35,9 @@ async def list_records(
     except CorruptSession:  # one foreign key must not hide all other records
         await store.run(reader.find_foreign())
         records = await _describe(store, reader, fields)
-    return RecordPage(records, reader.cursor())
+    return RecordPage(records, reader.cursor(), reader.unreadable)
 
 
 async def _describe(store: Store, reader: RecordsReader, fields: Sequence[bytes]) -> list[RecordEntry]:
     call = reader.describe(fields)
-    return await store.run(call) if call.commands else []
+    return await store.run(call) if call.commands else call.decode()

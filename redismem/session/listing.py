@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
 from redismem.context.info import SessionEntry, SessionPage
@@ -22,11 +21,8 @@ from redismem.protocol.namespace.described import STATES_COUNT, Described, Ends,
 from redismem.protocol.namespace.sessions import check_limit, decode_cursor, encode_cursor
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
-from redismem.text.plain import pieces
+from redismem.text.beginnings import last_of, title_of
 
-_TITLE_CHARS = 80
-_PREVIEW_CHARS = 160
-_PIECES_COUNT = 20
 # A first block that unpacks to more is left out: titles are no reason to hold much memory.
 _UNPACKED_BYTES = 4 << 20
 _BLOCKS_COUNT = 16
@@ -130,8 +126,8 @@ def _entry(described: Described, end: Ends, block: bytes | None, dictionaries: D
     title = described.title
     if title is None:
         first = [] if block is None else _decode_first(block, dictionaries)
-        title = _title_of([*first, *_decode(end.first)])
-    role, text = _last_of(_decode(end.last))
+        title = title_of([*first, *_decode(end.first)])
+    role, text = last_of(_decode(end.last))
     return SessionEntry(described.keys.session_id, described.active_ms, title, role, text)
 
 
@@ -148,25 +144,3 @@ def _decode(elements: Sequence[bytes]) -> list[Message]:
         return [message for message in decode_messages(elements, 1, "") if not is_gap(message)]
     except (Undecodable, UnsupportedFormat):
         return []
-
-
-def _title_of(messages: Sequence[Message]) -> str | None:
-    """Return the beginning of the first message of a user that has a text; a tool's result is none."""
-    for message in messages:
-        if message.role == "user" and (text := _text_of(message, ("text",), _TITLE_CHARS)):
-            return text
-    return None
-
-
-def _last_of(messages: Sequence[Message]) -> tuple[str | None, str]:
-    """Return role and beginning of the newest message that says or shows anything."""
-    for message in reversed(messages):
-        if text := _text_of(message, ("text", "part", "call", "result"), _PREVIEW_CHARS):
-            return message.role if isinstance(message.role, str) else None, text
-    return None, ""
-
-
-def _text_of(message: Message, kinds: Sequence[str], limit_chars: int) -> str:
-    found = islice(pieces(message, 4 * limit_chars), _PIECES_COUNT)
-    text = " ".join(" ".join(text for kind, text in found if kind in kinds).split())
-    return text if len(text) <= limit_chars else f"{text[: limit_chars - 1].rstrip()}…"

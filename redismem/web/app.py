@@ -21,6 +21,7 @@ from redismem.web.api import (
     operations,
     project_writes,
     projects,
+    records,
     responses,
     schemas,
     sessions,
@@ -88,6 +89,7 @@ def create_app(service: Service) -> Edge:
         responses,
         projects,
         project_writes,
+        records,
     ):
         app.router.routes += part.router.routes
     app.openapi = lambda: _openapi_document(app)  # type: ignore[method-assign]

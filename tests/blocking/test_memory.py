@@ -111,7 +111,9 @@ def use_records(memory: blocking.Memory) -> Iterator[str]:
     assert (newest.member, len(record.page().found), len(record.walk(b"a").heads)) == (b"a", 1, 1)
     assert (record.drop(b"a"), record.clear(), other.clear()) == (1, True, True)
     assert memory.records().records == []
-    yield from ("record", "records")
+    assert memory.transcripts.list().transcripts == []
+    assert memory.transcripts.read("strands", "x") is None
+    yield from ("record", "records", "transcripts")
 
 
 def change_state(session: blocking.Session) -> Iterator[str]:

@@ -54,7 +54,7 @@ DOORS = {
     "redis": "transport",
     "hiredis": "transport",
     "fakeredis": "transport",
-    "msgspec": "messages originals slots web",
+    "msgspec": "messages originals record slots web",
     "zstandard": "messages originals",
     "pydantic": "settings web mcp adapters",
     "pydantic_core": "text",

@@ -57,6 +57,7 @@ BODY: dict[str, Any] = {
 }
 LETTERS = {"decisions": "d", "tasks": "t", "entities": "e"}
 IDS = {"id": "s", "response_id": response_id(StreamTurn("s", "t", "1-0a1b2c3d"))}
+IDS |= {"kind": "strands", "record_id": "s"}
 READING = {"/v1/search", "/v1/sessions/{session_id}/recall"}
 """They have their conditions in a body."""
 OPEN = {"/livez", "/readyz"}

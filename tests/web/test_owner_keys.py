@@ -16,6 +16,7 @@ from redismem.formats.streams.responses import response_id
 from redismem.formats.streams.stream import StreamTurn
 from redismem.models import open_extractive
 from redismem.models.streaming import open_streaming
+from redismem.record import Change
 from redismem.web.access import Access, new_key
 from redismem.web.chat.chat import Chat
 from redismem.workers.strategies import Summarize
@@ -25,6 +26,7 @@ SECRET = "canary of ann, the kettle O-4711"
 OWNERS = ("ann", "bob müller & co")
 BOB = OWNERS[1]
 IDS = {"id": "a", "session_id": "a", "seq": 1, "response_id": response_id(StreamTurn("a", "t", "1-0a1b2c3d"))}
+IDS |= {"kind": "pydantic-ai", "record_id": "a"}
 ITEM = {
     "other_id": "e-01m82aett2z2xsfvmk",
     "relation": "owns",
@@ -68,6 +70,8 @@ async def serve_keys(memory: Memory, **given: Any) -> AsyncIterator[tuple[Runnin
 async def test_no_route_reaches_a_session_of_another_owner(memory: Memory) -> None:
     for name, owner in (("a", "ann"), ("nobody", None)):
         await memory.session(name, owner=owner).append({"role": "user", "content": SECRET})
+    conversation = {b"record": SECRET.encode(), b"revision": b"1"}
+    await memory.record("a", owner="ann").write(Change(sets=conversation))
     task = await memory.project("apollo").tasks.create("canary of ann")
     before = [await memory.session(name).info() for name in ("a", "nobody")]
     async with serve_keys(memory) as (http, headers):

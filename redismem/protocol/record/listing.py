@@ -8,7 +8,7 @@ import heapq
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from redismem.errors import InvalidRecord
@@ -18,7 +18,7 @@ from redismem.protocol.call import Call, Command, independent
 from redismem.protocol.keys import Keys
 from redismem.protocol.owners import check_owner, decode_owner, owner_score
 from redismem.protocol.record.changes import check_names
-from redismem.protocol.record.keys import DESCRIPTION, decode_description
+from redismem.protocol.record.keys import DESCRIPTION, decode_description, record_keys
 from redismem.protocol.record.reads import bounds_of
 
 _LIMIT = 10_000
@@ -44,6 +44,8 @@ class RecordPage:
     records: list[RecordEntry]
     cursor: str | None
     """The cursor of the next page; `None` at the end."""
+    unreadable: list[str] = field(default_factory=list)
+    """The ids of records on this page that are damaged. A page of one owner has none: nobody knows whose they are."""
 
 
 @dataclass(slots=True)
@@ -76,6 +78,8 @@ class RecordsReader:
         self._found: list[tuple[bytes, int]] = []
         self.foreign: set[bytes] = set()
         """Keys of a foreign type instead of a record: `redismem doctor --deep` reports them."""
+        self.unreadable: list[str] = []
+        """The ids of records of the page that are damaged, unless it is the page of an owner."""
         after, after_shard = (None, -1) if cursor is None else _decode_cursor(cursor)
         self._after = (after or b"", after_shard)
         share = limit / keys.shard_count
@@ -137,14 +141,18 @@ class RecordsReader:
         prefixes = [shard.prefix for shard in self._shards]
         named = [(decode_id(member), prefixes[number] + b":record:" + member) for member, number in self._page()]
         ids = [(name, key) for name, key in named if name is not None and key not in self.foreign]
+        foreign = [name for name, key in named if name is not None and key in self.foreign]
 
         def decode(*answers: Any) -> list[RecordEntry]:
-            entries = []
+            entries, damaged = [], list(foreign)
             for (name, _), (described, *values) in zip(ids, answers, strict=True):
                 about = decode_description(described)
                 owner = None if about is None else decode_owner(about.owner)
                 if about is not None and self._owner in (None, owner):
                     entries.append(RecordEntry(name, about.tag, owner, tuple(values)))
+                elif about is None and described is not None:
+                    damaged.append(name)
+            self.unreadable = damaged if self._owner is None else []
             return entries
 
         commands: tuple[Command, ...] = tuple(("HMGET", key, DESCRIPTION, *fields) for _, key in ids)
@@ -163,8 +171,30 @@ class RecordsReader:
         """Return the cursor of the next page; `None` at the end."""
         if len(self._found) <= self._limit:
             return None
-        member, number = self._page()[-1]
-        return base64.urlsafe_b64encode(json.dumps([member.hex(), number]).encode()).decode()
+        return _encode_cursor(*self._page()[-1])
+
+
+def cursor_after(keys: Keys, entry: RecordEntry) -> str:
+    """Return the cursor of the page that begins behind a record."""
+    return _encode_cursor(encode_id(entry.id), list(keys.prefixes()).index(keys.prefix_of(encode_id(entry.tag))))
+
+
+def field_sizes(keys: Keys, entries: Sequence[RecordEntry], fields: Sequence[bytes]) -> Call[list[dict[bytes, int]]]:
+    """Build a call that returns the bytes of fields of each record, without those that it lacks."""
+    commands: list[Command] = []
+    for entry in entries:
+        key = record_keys(keys, entry.id, entry.tag).record
+        commands += [("HSTRLEN", key, name) for name in fields]
+
+    def decode(*sizes: int) -> list[dict[bytes, int]]:
+        rows = [sizes[at : at + len(fields)] for at in range(0, len(sizes), len(fields))]
+        return [{name: size for name, size in zip(fields, row, strict=True) if size} for row in rows]
+
+    return independent(tuple(commands), decode, Op.RECORD_LIST)
+
+
+def _encode_cursor(member: bytes, number: int) -> str:
+    return base64.urlsafe_b64encode(json.dumps([member.hex(), number]).encode()).decode()
 
 
 def _decode_cursor(cursor: str) -> tuple[bytes, int]:

@@ -73,7 +73,7 @@ def is_search(method: str, path: str, query: bytes) -> bool:
         return path == SEARCH
     if path.startswith("/v1/sessions/"):
         return b"include_originals" in query
-    return path == "/v1/sessions" or path.startswith("/v1/projects")
+    return path == "/v1/sessions" or path.startswith(("/v1/projects", "/v1/records"))
 
 
 def check_names(

@@ -22,7 +22,7 @@ def _words(text: str) -> frozenset[str]:
 _TURNS = frozenset(op for op in Op if op.is_turn)
 _DONE = frozenset(["ok", "duplicate", "degraded", "conflict"])
 _METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-_SESSION, _PROJECT = "/v1/sessions/", "/v1/projects/"
+_SESSION, _PROJECT, _RECORD = "/v1/sessions/", "/v1/projects/", "/v1/records/"
 _SESSION_ROUTES = frozenset(
     [
         "",
@@ -47,7 +47,7 @@ _ROUTES = _words(
     """
     /v1/sessions /v1/search /v1/projects /v1/about /v1/load /v1/doctor /v1/queues /v1/dead /v1/dead/retry
     /v1/dead/drop /v1/quarantine /v1/quarantine/show /v1/quarantine/restore /v1/quarantine/drop /livez /readyz
-    /metrics /openapi.json /api/chat /api/chat/clear /api/chat/stop /ui/chat /ag-ui /openai/responses
+    /v1/records /metrics /openapi.json /api/chat /api/chat/clear /api/chat/stop /ui/chat /ag-ui /openai/responses
     """
 )
 _NAMED = (("/ui/chat/", "/stream"), ("/openai/responses/", "/cancel"), ("/openai/responses/", ""))
@@ -73,8 +73,9 @@ def route_of(path: str) -> str:
         if (slash + rest).startswith(_MESSAGE) and rest[len(_MESSAGE) - 1 :].isdecimal():
             return f"{_SESSION}{{session_id}}{_MESSAGE}{{seq}}"
         return f"{_SESSION}{{session_id}}{slash}{rest}" if slash + rest in _SESSION_ROUTES else "other"
-    if path.startswith(_PROJECT):
-        return f"{_PROJECT}{{name}}"
+    for start in (_PROJECT, _RECORD):
+        if path.startswith(start):
+            return f"{start}{{name}}"
     for start, end in _NAMED:
         if path.startswith(start) and path.endswith(end) and "/" not in path[len(start) : len(path) - len(end)]:
             return f"{start}{{id}}{end}"

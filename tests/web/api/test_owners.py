@@ -13,6 +13,7 @@ from support.stored import read_namespace
 from redismem import Memory
 from redismem.formats.streams.responses import response_id
 from redismem.formats.streams.stream import StreamTurn
+from redismem.record import Change
 from redismem.web import previews
 
 BODIES: dict[tuple[str, str], Any] = {
@@ -41,8 +42,8 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "/api/chat/stop"): {},
 }
 RESPONSE = response_id(StreamTurn("a", "t", "1-0a1b2c3d"))
-OF_AN_OWNER = {("delete", "/v1/sessions"), ("get", "/v1/sessions"), ("post", "/v1/search")}
-"""They remove, list and search the sessions of the owner that they name, and no others."""
+OF_AN_OWNER = {("delete", "/v1/sessions"), ("get", "/v1/sessions"), ("post", "/v1/search"), ("get", "/v1/records")}
+"""They remove, list and search what belongs to the owner that they name, and nothing else."""
 
 
 def routes_of(document: Any) -> set[tuple[str, str]]:
@@ -65,6 +66,7 @@ async def test_every_route_of_a_session_refuses_another_owner(
     http: RunningService, memory: Memory, raw: Any, owner: str | None
 ) -> None:
     await memory.session("a", owner=owner).append(*map(numbered_message, range(1, 4)))
+    await memory.record("a", owner=owner).write(Change(sets={b"record": b"{}", b"revision": b"1"}))
     before = await read_namespace(raw, memory.store.keys.namespace)
     routes = routes_of((await http.ask("GET", "/openapi.json")).json())
     assert len(routes) > 10
@@ -75,7 +77,7 @@ async def test_every_route_of_a_session_refuses_another_owner(
             options["params"] = {"owner": "bob"}
         if body is not None:
             options["json"] = {**body, "session_id": "a", "owner": "bob"} if in_body else body
-        at = path.format(session_id="a", seq=1, id="a", response_id=RESPONSE)
+        at = path.format(session_id="a", seq=1, id="a", response_id=RESPONSE, kind="pydantic-ai", record_id="a")
         answer = await http.ask(method.upper(), at, **options)
         assert (answer.status_code, answer.json()["code"]) == (403, "other_owner"), (method, path)
         assert "ann" not in answer.text

@@ -1,0 +1,1 @@
+"""The conversations that frameworks keep in records, as messages to read."""

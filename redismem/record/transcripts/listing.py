@@ -1,0 +1,203 @@
+"""List and read the conversations of frameworks, whichever framework wrote them. Never writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, get_args
+
+from redismem.concurrency.offload import LARGE_BYTES, run_apart
+from redismem.errors import CorruptSession, InvalidRecord, OwnerMismatch, TooLarge, UnsupportedFormat
+from redismem.messages.message import Message
+from redismem.protocol.owners import owner_mismatch
+from redismem.protocol.record.keys import record_keys
+from redismem.protocol.record.listing import RecordEntry, cursor_after, field_sizes
+from redismem.record.listing import list_records
+from redismem.record.record import Record
+from redismem.record.transcripts import google_adk, langgraph, pydantic_ai, strands
+from redismem.record.transcripts.messages import to_messages
+from redismem.record.transcripts.transcript import (
+    DAMAGED,
+    Kind,
+    Reading,
+    Transcript,
+    TranscriptPage,
+    Wanted,
+)
+from redismem.store.store import Store
+from redismem.text.beginnings import last_of, title_of
+
+MOST_COUNT = 1_000
+_PAGE_COUNT = 200
+_PAGES_COUNT = 5
+"""A page of transcripts looks at this number of pages of records: most may be no conversations."""
+_SIZES_COUNT = 64
+_TOGETHER_COUNT = 16
+_LIST_BYTES = 1 << 20
+"""The largest field that a list reads for a title."""
+_SAME_ID_COUNT = 16
+
+
+class _Reader(NamedTuple):
+    """The reader of one framework: the field that marks its records, the default prefix of their ids, and functions."""
+
+    mark: bytes
+    prefix: str
+    name_of: Callable[[str], str | None]
+    ids_of: Callable[[str], list[str]]
+    read: Callable[[Record, Wanted], Awaitable[Reading | None]]
+
+
+_MODULES: tuple[tuple[Kind, Any], ...] = (
+    ("google-adk", google_adk),
+    ("langgraph", langgraph),
+    ("pydantic-ai", pydantic_ai),
+    ("strands", strands),
+)
+_READERS: Mapping[Kind, _Reader] = {
+    kind: _Reader(its.MARK, its.PREFIX, its.name_of, its.ids_of, its.read) for kind, its in _MODULES
+}
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+async def list_transcripts(
+    store: Store, kind: Kind | None, owner: str | None, limit: int, cursor: str | None
+) -> TranscriptPage:
+    """Return a page of the conversations of frameworks, by the ids of their records; of one kind, or of one owner.
+
+    Raises:
+        ValueError: The limit, the kind or the cursor is invalid.
+        InvalidSessionId: The owner is invalid.
+        StoreUnavailable: Redis does not answer before the deadline.
+    """
+    if type(limit) is not int or not 1 <= limit <= MOST_COUNT:
+        raise ValueError(f"limit is an integer, from 1 to {MOST_COUNT:,}")
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"a kind is one of {', '.join(KINDS)}")
+    rows = list[Transcript]()
+    for _ in range(_PAGES_COUNT):
+        page = await list_records(store, "", _PAGE_COUNT, cursor, owner)
+        kinds = await _kinds_of(store, page.records)
+        wanted = [(entry, its) for entry, its in zip(page.records, kinds, strict=True) if its and kind in (None, its)]
+        rows += [_damaged(record_id) for record_id in page.unreadable if kind in (None, _likely_kind(record_id))]
+        room = limit - len(rows)
+        rows += await _describe(store, wanted[: max(room, 0)], owner)
+        cursor = page.cursor
+        if len(wanted) > room > 0:
+            cursor = cursor_after(store.keys, wanted[room - 1][0])
+        if cursor is None or len(wanted) >= room:
+            break
+    return TranscriptPage(rows, cursor)
+
+
+async def read_transcript(
+    store: Store, kind: Kind, transcript_id: str, owner: str | None, limit: int | None
+) -> Transcript | None:
+    """Return a conversation with its messages; `None` if this framework has none of this id.
+
+    The id is that of the record, or the framework's own, which the default prefix of its adapter then precedes.
+
+    Raises:
+        ValueError: The kind is unknown, or the limit is not positive.
+        OwnerMismatch: The record has another owner than the one named, or none.
+        CorruptSession: The record is damaged.
+        StoreUnavailable: Redis does not answer before the deadline.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"a kind is one of {', '.join(KINDS)}")
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise ValueError("limit is a positive integer, or None")
+    reader = _READERS[kind]
+    for record_id in dict.fromkeys([transcript_id, *reader.ids_of(transcript_id)]):
+        page = await list_records(store, record_id, _SAME_ID_COUNT, None)
+        if record_id in page.unreadable:
+            raise owner_mismatch(None) if owner is not None else CorruptSession("the record cannot be read", record_id)
+        entries = [entry for entry in page.records if entry.id == record_id]
+        for entry, its in zip(entries, await _kinds_of(store, entries), strict=True):
+            if its == kind and (read := await _read(store, entry, kind, owner, limit)) is not None:
+                return read
+    return None
+
+
+async def _kinds_of(store: Store, entries: Sequence[RecordEntry]) -> list[Kind | None]:
+    """Return the framework that wrote each record, by the field that marks it and the form of its id."""
+    marks = tuple(reader.mark for reader in _READERS.values())
+    sizes = list[dict[bytes, int]]()
+    for at in range(0, len(entries), _SIZES_COUNT):
+        some: list[dict[bytes, int]] = await store.run(field_sizes(store.keys, entries[at : at + _SIZES_COUNT], marks))
+        sizes += some
+    return [_kind_of(entry.id, present) for entry, present in zip(entries, sizes, strict=True)]
+
+
+def _kind_of(record_id: str, fields: Mapping[bytes, int]) -> Kind | None:
+    found = (kind for kind, reader in _READERS.items() if reader.mark in fields and reader.name_of(record_id))
+    return next(found, None)
+
+
+def _likely_kind(record_id: str) -> Kind | None:
+    return next((kind for kind, reader in _READERS.items() if record_id.startswith(reader.prefix)), None)
+
+
+def _damaged(record_id: str) -> Transcript:
+    kind = _likely_kind(record_id)
+    name = None if kind is None else _READERS[kind].name_of(record_id)
+    return Transcript(kind, record_id, name or record_id, fault=DAMAGED, is_whole=False)
+
+
+async def _describe(store: Store, entries: Sequence[tuple[RecordEntry, Kind]], owner: str | None) -> list[Transcript]:
+    """Return the conversations in these records, without those that have ended or changed hands meanwhile."""
+    rows = list[Transcript | None]()
+    for at in range(0, len(entries), _TOGETHER_COUNT):
+        works = [_glance(store, entry, kind, owner) for entry, kind in entries[at : at + _TOGETHER_COUNT]]
+        if store.transport.blocks:
+            rows += [await work for work in works]
+        else:
+            rows += await asyncio.gather(*works)
+    return [row for row in rows if row is not None]
+
+
+async def _glance(store: Store, entry: RecordEntry, kind: Kind, owner: str | None) -> Transcript | None:
+    try:
+        return await _read(store, entry, kind, owner, None, _LIST_BYTES)
+    except OwnerMismatch:
+        return None
+    except CorruptSession:
+        return _damaged(entry.id) if owner is None else None
+
+
+async def _read(
+    store: Store, entry: RecordEntry, kind: Kind, owner: str | None, limit: int | None, most_bytes: int | None = None
+) -> Transcript | None:
+    """Read one conversation; only both ends of it with `most_bytes`. Raises OwnerMismatch, CorruptSession."""
+    reader = _READERS[kind]
+    record = Record(store, record_keys(store.keys, entry.id, entry.tag, owner=owner))
+
+    async def sizes(fields: Sequence[bytes]) -> dict[bytes, int]:
+        found: list[dict[bytes, int]] = await store.run(field_sizes(store.keys, [entry], fields))
+        return found[0]
+
+    async def decode(work: Callable[[], Any], size: int) -> Any:
+        return await run_apart(store.transport, work, is_much=size > LARGE_BYTES)
+
+    row = partial(Transcript, kind, entry.id, reader.name_of(entry.id) or entry.id, entry.owner)
+    try:
+        reading = await reader.read(record, Wanted(sizes, decode, limit, most_bytes))
+        if reading is None:
+            return None
+        messages: list[Message] = await decode(partial(to_messages, reading.messages), reading.size)
+        first = to_messages(reading.first)
+    except (ValueError, TypeError, LookupError, AttributeError, InvalidRecord, TooLarge, UnsupportedFormat):
+        return row(fault=DAMAGED, is_whole=False)
+    role, text = last_of(messages)
+    return row(
+        title=title_of([*first, *messages] if reading.is_whole or first else []),
+        messages_count=reading.count,
+        created_ms=reading.created_ms,
+        updated_ms=reading.updated_ms,
+        last_role=role,
+        last_text=text,
+        fault=reading.fault,
+        messages=() if most_bytes is not None else tuple(messages),
+        is_whole=reading.is_whole,
+    )
