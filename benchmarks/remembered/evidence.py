@@ -39,6 +39,17 @@ BUDGETS = (350, 700, 1_400)
 PLAIN = "plain BM25"
 OFFLINE = "wordllama"
 """The embedder that is measured if it is installed."""
+ASKING_NOTHING = (
+    "ok",
+    "Thanks",
+    "Great, thank you so much",
+    "yes please",
+    "haha",
+    "Sounds good",
+    "Alright, got it",
+    "lol nice",
+)
+"""Messages that ask for nothing. Recall should quote nothing for them: their row says how many tokens it quotes."""
 _ALONE_BUDGET = 700
 _TOLD_TOGETHER = 40
 
@@ -191,6 +202,9 @@ async def _measure_recall(
                 _add(results, f"{label} {budget}", question, await _recall(session, conversation, question, budget))
             best = {message.seq for message in await session.recall(question.text, HITS_LIMIT)}
             _add(results, f"{label}, best 10", question, _judge(question, conversation, best, "", 0))
+        for text in ASKING_NOTHING if conversation.language == "en" else ():
+            found = await _recall(session, conversation, Question(text, text, gold=(0,)), _ALONE_BUDGET)
+            results.setdefault((f"{label} {_ALONE_BUDGET}", "asks nothing"), Found()).add(found)
         if embed is None and conversation.turns[0].ms:
             await _measure_many(ManySessions(memory, conversation), conversation, results)
     return size_bytes / len(conversation.turns)

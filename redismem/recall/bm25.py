@@ -33,13 +33,13 @@ _QUERY_STEMS = 64
 _POSTINGS_LIMIT = 16_384
 # The number of postings from which a ranking takes over a millisecond, and so runs in a thread.
 _MANY_POSTINGS = 8_000
-# A stem is common if more than one in this number of messages contains it. It adds to what rarer stems have found, if
-# that is enough.
-_COMMON_SHARE, _ENOUGH_COUNT = 6, 8
 # Weights of stems are integers, so their sum does not depend on the order.
 _SCALE = 1 << 16
 # Neighbours count, because an answer need not repeat the words of its question.
 _NEIGHBOUR = 0.5
+# A turn whose best message scores less than this share of the highest weight that a stem can have asks for nothing: its
+# words are as common as those of "Thanks". A short session has no rare words, so it has no floor.
+_FLOOR, _FLOOR_COUNT = 0.8, 128
 # The share of an embedder in the score of a message.
 _VECTORS_SHARE = 0.2
 
@@ -80,8 +80,7 @@ class Ranking:
     def scores(self, entries: Sequence[Sequence[int]], postings: Postings, before_seq: int) -> dict[int, float]:
         """Return the scores of the messages before `before_seq` that match the query, by seq.
 
-        A stem that many messages contain scores only those that rarer stems have found, if these are enough. A block
-        that another search has dropped meanwhile is skipped.
+        A block that another search has dropped meanwhile is skipped.
         """
         sums: dict[int, int] = {}
         get_sum = sums.get
@@ -90,8 +89,7 @@ class Ranking:
             if not sums:
                 sums.update(dict.fromkeys(seqs, rarity))
                 continue
-            is_common = len(sums) >= _ENOUGH_COUNT and _COMMON_SHARE * len(seqs) > postings.count
-            for seq in sums.keys() & seqs if is_common else seqs:
+            for seq in seqs:
                 sums[seq] = get_sum(seq, 0) + rarity
         first_seq, weights = postings.weights
         if first_seq > 1:  # another search may have dropped the oldest blocks meanwhile
@@ -102,6 +100,12 @@ class Ranking:
         if self.period is not None:
             self._add_period(scores, postings, before_seq)
         return scores
+
+    def asks_nothing(self, lifted: Mapping[int, float], postings: Postings) -> bool:
+        """True if the best message matches so little that a turn should quote nothing: it says "ok" or "Thanks"."""
+        if self.period is not None or not lifted or postings.count < _FLOOR_COUNT:
+            return False
+        return max(lifted.values()) < _FLOOR * _SCALE * math.log(1 + postings.count)
 
     def _add_period(self, scores: dict[int, float], postings: Postings, before_seq: int) -> None:
         """Add the score of the period to each message in it, whatever the message's length."""
@@ -121,15 +125,14 @@ def _rarity(count: int, postings: Postings) -> float:
 def lift_neighbours(scores: Mapping[int, float]) -> dict[int, float]:
     """Return the scores of the best messages and of the messages beside them, by seq.
 
-    A message gets half the score of its better neighbour in addition.
+    A message gets half the scores of the messages before and after it in addition.
     """
     score, lifted = scores.get, dict[int, float]()
     for seq in sorted(scores, key=scores.__getitem__, reverse=True)[:LIFTED_COUNT]:
         own, before, after = scores[seq], score(seq - 1, 0.0), score(seq + 1, 0.0)
-        second_before, second_after = score(seq - 2, 0.0), score(seq + 2, 0.0)
-        lifted[seq] = own + _NEIGHBOUR * (before if before > after else after)
-        lifted[seq - 1] = before + _NEIGHBOUR * (own if own > second_before else second_before)
-        lifted[seq + 1] = after + _NEIGHBOUR * (own if own > second_after else second_after)
+        lifted[seq] = own + _NEIGHBOUR * (before + after)
+        lifted[seq - 1] = before + _NEIGHBOUR * (own + score(seq - 2, 0.0))
+        lifted[seq + 1] = after + _NEIGHBOUR * (own + score(seq + 2, 0.0))
     return lifted
 
 

@@ -183,7 +183,9 @@ class Recall:
 
         own, scores = await run_apart(self._store.transport, find, is_much=is_much)
         if self._meaning is None:
-            return rank(scores), own.keys()
+            return (
+                ([], set()) if self._in_turn and ranking.asks_nothing(scores, postings) else (rank(scores), own.keys())
+            )
         cosines = await self._meaning.scores(cached, before_seq, HITS_MOST)
         return rank(fuse(scores, cosines)), own.keys() | cosines.keys()
 

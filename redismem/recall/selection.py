@@ -72,8 +72,7 @@ def choose(
 ) -> list[int]:
     """Return the seqs of the best hits, the messages beside them, and all tool calls and results of these, sorted.
 
-    A budget is spent on hits up to 75 %, then on their neighbours, then on more hits. It first spends what half of it
-    would, so a budget always finds all that its half finds.
+    A budget is spent on the best hits up to 75 %, then on their neighbours, then on all other hits.
 
     Args:
         hits: Seqs, best first: messages that match the query, and messages beside these.
@@ -85,35 +84,24 @@ def choose(
         frame_tokens: The tokens that the quotation takes without any line.
         heading_tokens: The tokens of each heading.
     """
-    if max_tokens is not None:
-        hits = hits[: count_hits(max_tokens)]
     candidates = {*[hit for hit in hits if hit in matching and hit in sizes][:limit]}
     if limit is None and len(candidates) < len(hits):
         for hit in hits:  # a message beside one that is pinned or popped is no candidate
             if hit in sizes and any(seq in matching and seq in sizes for seq in (hit - 1, hit + 1)):
                 candidates.add(hit)
     choice = _Choice(sizes, together, heading_tokens)
-    for budget in (math.inf,) if max_tokens is None else reversed(_halvings(max_tokens, frame_tokens)):
-        considered = hits if budget == math.inf else hits[: count_hits(int(budget))]
-        some = [hit for hit in considered if hit in candidates]
-        left = budget - frame_tokens
-        choice.take(some, _HITS_SHARE * left)
-        choice.take([seq for hit in some if hit in choice.seqs for seq in (hit - 1, hit + 1)], left)
-        choice.take(some, left)
+    left = math.inf if max_tokens is None else max_tokens - frame_tokens
+    every = [hit for hit in hits if hit in candidates]
+    best = every if max_tokens is None else [hit for hit in hits[: count_hits(max_tokens)] if hit in candidates]
+    choice.take(best, _HITS_SHARE * left)
+    choice.take([seq for hit in best if hit in choice.seqs for seq in (hit - 1, hit + 1)], left)
+    choice.take(every, left)
     return sorted(choice.seqs)
 
 
 def count_hits(max_tokens: int) -> int:
     """Return the number of best hits that a budget considers."""
     return max_tokens // _HIT_TOKENS + 1
-
-
-def _halvings(max_tokens: int, frame_tokens: int) -> list[int]:
-    """Return the budget, its half, the half of that, and so on, as long as a line may fit."""
-    budgets = [max_tokens]
-    while (half := budgets[-1] // 2) > frame_tokens:
-        budgets.append(half)
-    return budgets
 
 
 def map_calls(messages: Iterable[Message]) -> dict[int, CallIds]:

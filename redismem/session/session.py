@@ -181,7 +181,7 @@ class Session:
         Args:
             messages: See `append()`.
             recall: A token budget of the quotation in the result of `Context.to_openai()`. `Context.recalled` then
-                contains the earlier messages that match these ones best. A budget finds all that its half finds.
+                contains the earlier messages that match these ones best.
                 Takes a second round trip if the session keeps originals.
             recall_scope: `"owner"` recalls from all conversations of the handle's owner, by words and days.
                 `Message.session_id` then says of each recalled message where it was said.
@@ -238,7 +238,7 @@ class Session:
             limit: The number of best matches. Their neighbours and complete tool calls come in addition. `None` means
                 8, or with a budget as many as fit.
             max_tokens: The token budget of the messages, each as long as the line in which a turn quotes it, and of
-                the headings of their days. `None` means no budget. A budget finds all that its half finds.
+                the headings of their days. `None` means no budget.
             scope: `"owner"` searches all conversations of the handle's owner, by words and days: their originals and
                 their windows, but not this session's window. The messages come by session, and `Message.session_id`
                 names it.

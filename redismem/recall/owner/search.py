@@ -130,7 +130,7 @@ class OwnerRecall:
             is_much = ranking.takes_long(entries, postings)
             own = cached.sessions.get(self._session_id)
             stop_seq = before_seq if own is None else min(before_seq, own.state.first_seq)
-            find = partial(_find, ranking, entries, cached, self._session_id, stop_seq)
+            find = partial(_find, ranking, entries, cached, self._session_id, stop_seq, self._in_turn)
             matching, hits = await run_apart(self._store.transport, find, is_much=is_much)
             considered = hits if max_tokens is None else hits[: count_hits(max_tokens)]
             places = {n: cached.places[n] for n in select_blocks(postings, considered) if n in cached.places}
@@ -211,13 +211,22 @@ class OwnerRecall:
 
 
 def _find(
-    ranking: Ranking, entries: Sequence[Sequence[int]], cached: CachedOwner, session_id: str, stop_seq: int
+    ranking: Ranking,
+    entries: Sequence[Sequence[int]],
+    cached: CachedOwner,
+    session_id: str,
+    stop_seq: int,
+    in_turn: bool,
 ) -> tuple[Set[int], list[int]]:
-    """Return the seqs of all matching messages, and of the best ones, best first, without the window that asks."""
+    """Return the seqs of all matching messages, and of the best ones, best first, without the window that asks.
+
+    A turn that asks for nothing has none.
+    """
     scores = ranking.scores(entries, cached.postings, _NO_SEQ)
     for seq in cached.seqs_from(session_id, stop_seq):
         scores.pop(seq, None)
-    return scores.keys(), rank(lift_neighbours(scores))
+    lifted = lift_neighbours(scores)
+    return (set(), []) if in_turn and ranking.asks_nothing(lifted, cached.postings) else (scores.keys(), rank(lifted))
 
 
 class _Found:
