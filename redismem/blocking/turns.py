@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -155,6 +155,15 @@ class Turn:
     @metadata.setter
     def metadata(self, metadata: Mapping[str, Any]) -> None:
         self._twin.metadata = metadata
+
+    @property
+    def tool_calls(self) -> Sequence[Mapping[str, Any]]:
+        """Calls of the reply, in OpenAI's format, of tools that the client runs. A turn that is not done has none."""
+        return self._twin.tool_calls
+
+    @tool_calls.setter
+    def tool_calls(self, tool_calls: Sequence[Mapping[str, Any]]) -> None:
+        self._twin.tool_calls = tool_calls
 
     @property
     def usage(self) -> Any:

@@ -57,6 +57,8 @@ class Turn:
         self.id = beginning.turn_id
         self.metadata: Mapping[str, Any] = {}
         """Further metadata of the reply, beside `incomplete`."""
+        self.tool_calls: Sequence[Mapping[str, Any]] = ()
+        """Calls of the reply, in OpenAI's format, of tools that the client runs. A turn that is not done has none."""
         self._usage: Mapping[str, Any] | None = None
         self.outcome: Outcome = ""
         """done, stopped, failed or lost, once the block has ended."""
@@ -223,7 +225,10 @@ class Turn:
             self.outcome, self.reason = "lost", "lost"
             raise refusals.lost(self._host.id)
         metadata = {**self.metadata, **({} if outcome == "done" else {"incomplete": reason})}
+        calls = list(self.tool_calls) if outcome == "done" else []
         reply = [Message("assistant", text, metadata=metadata)] if text else []
+        if calls:
+            reply = [Message("assistant", text or None, tool_calls=calls, metadata=metadata)]
         end = TurnEnd(outcome, reason, self.usage, bool(reply))
         try:
             receipt = await self._append(reply, self._changes if outcome == "done" else {}, end)

@@ -25,8 +25,10 @@ class Anthropic:
     def headers(self, api_key: str) -> dict[str, str]:
         return {"authorization": f"Bearer {api_key}", "anthropic-version": "2026-10-21"}
 
-    def body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
-        context = anthropic_context(messages, tools=False)
+    def body(
+        self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int, *, tools: bool = False
+    ) -> dict[str, Any]:
+        context = anthropic_context(messages, tools=tools)
         body: dict[str, Any] = {"model": model, "max_tokens": max_tokens}
         if "system" in context:
             body["system"] = _content(context["system"])

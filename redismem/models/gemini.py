@@ -28,9 +28,11 @@ class Gemini:
     def headers(self, api_key: str) -> dict[str, str]:
         return {"x-goog-api-key": api_key}
 
-    def body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
+    def body(
+        self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int, *, tools: bool = False
+    ) -> dict[str, Any]:
         del model
-        context = gemini_context(messages, tools=False)
+        context = gemini_context(messages, tools=tools)
         contents = [turn | {"parts": join_texts(turn["parts"], {})} for turn in context["contents"]]
         body: dict[str, Any] = {"contents": contents}
         if "system_instruction" in context:

@@ -9,10 +9,19 @@ from redismem.models.anthropic import Anthropic
 from redismem.models.gemini import Gemini
 from redismem.models.http import model_error
 from redismem.models.openai import OpenAI
+from redismem.models.tool_calls import (
+    CallPart,
+    Tools,
+    anthropic_part,
+    anthropic_tools,
+    gemini_parts,
+    gemini_tools,
+    openai_parts,
+)
 
 
 class Piece(NamedTuple):
-    """The text that one event adds to the answer.
+    """The text, and the parts of tool calls, that one event adds to the answer.
 
     `is_end` means that the answer is complete, `is_cut` that it stopped at the token limit.
     """
@@ -20,6 +29,7 @@ class Piece(NamedTuple):
     text: str
     is_end: bool = False
     is_cut: bool = False
+    calls: tuple[CallPart, ...] = ()
 
 
 NOTHING = Piece("")
@@ -31,7 +41,9 @@ class StreamWire(Protocol):
     def stream_path(self, model: str) -> str:
         """Return the path of the request, after the base URL."""
 
-    def stream_body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
+    def stream_body(
+        self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int, tools: Tools = ()
+    ) -> dict[str, Any]:
         """Return the body of the request."""
 
     def piece(self, event: Any) -> Piece:
@@ -44,16 +56,22 @@ class OpenAIStream(OpenAI):
     def stream_path(self, model: str) -> str:
         return self.path(model)
 
-    def stream_body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
-        return self.body(model, messages, max_tokens) | {"stream": True}
+    def stream_body(
+        self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int, tools: Tools = ()
+    ) -> dict[str, Any]:
+        body = self.body(model, messages, max_tokens) | {"stream": True}
+        return body | {"tools": list(tools)} if tools else body
 
     def piece(self, event: Any) -> Piece:
         match event:
             case {"choices": [{"finish_reason": "content_filter"}, *_]}:
                 raise model_error("openai filtered the answer", permanent=True)
-            case {"choices": [{"delta": {"content": str(text)}, **choice}, *_]}:
+            case {"choices": [{"delta": {"content": str(text), **more}, **choice}, *_]}:
                 reason = choice.get("finish_reason")
-                return Piece(text, reason is not None, reason == "length")
+                return Piece(text, reason is not None, reason == "length", openai_parts(more) if more else ())
+            case {"choices": [{"delta": {"tool_calls": [*_]} as calling, **choice}, *_]}:
+                reason = choice.get("finish_reason")
+                return Piece("", reason is not None, reason == "length", openai_parts(calling))
             case {"choices": [{"finish_reason": str(reason)}, *_]}:
                 return Piece("", True, reason == "length")
             case {"error": _}:
@@ -67,8 +85,11 @@ class AnthropicStream(Anthropic):
     def stream_path(self, model: str) -> str:
         return self.path(model)
 
-    def stream_body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
-        return self.body(model, messages, max_tokens) | {"stream": True}
+    def stream_body(
+        self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int, tools: Tools = ()
+    ) -> dict[str, Any]:
+        body = self.body(model, messages, max_tokens, tools=bool(tools)) | {"stream": True}
+        return body | {"tools": anthropic_tools(tools)} if tools else body
 
     def piece(self, event: Any) -> Piece:
         match event:
@@ -80,6 +101,8 @@ class AnthropicStream(Anthropic):
                 return Piece("", True, True)
             case {"type": "message_stop"}:
                 return Piece("", True)
+            case {"type": "content_block_start" | "content_block_delta"}:
+                return Piece("", calls=anthropic_part(event))
             case {"type": "error"}:
                 raise model_error("anthropic broke off with an error")
         return NOTHING
@@ -91,8 +114,11 @@ class GeminiStream(Gemini):
     def stream_path(self, model: str) -> str:
         return self.path(model).replace(":generateContent", ":streamGenerateContent?alt=sse")
 
-    def stream_body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
-        return self.body(model, messages, max_tokens)
+    def stream_body(
+        self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int, tools: Tools = ()
+    ) -> dict[str, Any]:
+        body = self.body(model, messages, max_tokens, tools=bool(tools))
+        return body | {"tools": gemini_tools(tools)} if tools else body
 
     def piece(self, event: Any) -> Piece:
         match event:
@@ -101,7 +127,8 @@ class GeminiStream(Gemini):
             case {"candidates": [{**candidate}, *_]}:
                 # The last event may have a finish reason and no text.
                 reason = candidate.get("finishReason")
-                return Piece(self.answer(event).text, isinstance(reason, str), reason == "MAX_TOKENS")
+                text, calls = self.answer(event).text, gemini_parts(candidate)
+                return Piece(text, isinstance(reason, str), reason == "MAX_TOKENS", calls)
             case {"promptFeedback": {"blockReason": str()}}:
                 raise model_error("gemini blocked the prompt", permanent=True)
         return NOTHING

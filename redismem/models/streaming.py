@@ -17,6 +17,7 @@ from redismem.models.http import CONNECT_S, MAX_REPLY_BYTES, model_error, refusa
 from redismem.models.http_model import HttpModel, Wire
 from redismem.models.openai import key_header_for
 from redismem.models.stream_wires import AnthropicStream, GeminiStream, OpenAIStream, StreamWire
+from redismem.models.tool_calls import CallsOfAnswer, ToolDelta, Tools
 
 _ERROR_BYTES = 64 * 1024
 
@@ -74,15 +75,17 @@ class StreamingModel:
         """
         return await self._model_over_http.reply(messages, max_tokens=max_tokens)
 
-    async def stream(self, messages: Sequence[dict[str, Any]], *, max_tokens: int) -> AsyncIterator[str]:
-        """Yield the answer in pieces.
+    async def stream(
+        self, messages: Sequence[dict[str, Any]], *, max_tokens: int, tools: Tools = ()
+    ) -> AsyncIterator[str | ToolDelta]:
+        """Yield the answer in pieces: text, and with `tools` also the calls of these tools.
 
         Raises:
             ModelFailed: The model failed, perhaps after some pieces; the rest of the answer is then missing.
         """
         end_s = monotonic() + self._total_s
         try:
-            response = await self._within(end_s, self._send(messages, max_tokens))
+            response = await self._within(end_s, self._send(messages, max_tokens, tools))
         except httpx.HTTPError as cause:
             connected = not isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout)
             reason = f"{self.provider} did not answer ({type(cause).__name__})"
@@ -91,8 +94,8 @@ class StreamingModel:
             if response.status_code != 200:
                 raw = await self._within(end_s, _read_start(response))
                 raise refusal_error(self.provider, response.status_code, response.headers, raw)
-            async for text in self._pieces(response, end_s, max_tokens):
-                yield text
+            async for piece in self._pieces(response, end_s, max_tokens, takes_calls=bool(tools)):
+                yield piece
         except httpx.HTTPError as cause:
             raise model_error(f"{self.provider} broke off ({type(cause).__name__})") from None
         finally:
@@ -103,9 +106,9 @@ class StreamingModel:
         await self._model_over_http.aclose()
         await self._clients.aclose()
 
-    async def _send(self, messages: Sequence[dict[str, Any]], max_tokens: int) -> httpx.Response:
+    async def _send(self, messages: Sequence[dict[str, Any]], max_tokens: int, tools: Tools) -> httpx.Response:
         try:
-            body = json.dumps(self._wire.stream_body(self._model, messages, max_tokens), allow_nan=False)
+            body = json.dumps(self._wire.stream_body(self._model, messages, max_tokens, tools), allow_nan=False)
         except (ValueError, TypeError, RecursionError):
             raise model_error("the messages contain a value that JSON cannot represent", permanent=True) from None
         timeout = httpx.Timeout(self._silence_s, connect=min(CONNECT_S, self._silence_s))
@@ -114,8 +117,10 @@ class StreamingModel:
         )
         return await self._clients.here().send(request, stream=True, follow_redirects=False, auth=None)
 
-    async def _pieces(self, response: httpx.Response, end_s: float, max_tokens: int) -> AsyncIterator[str]:
-        has_text = False
+    async def _pieces(
+        self, response: httpx.Response, end_s: float, max_tokens: int, *, takes_calls: bool
+    ) -> AsyncIterator[str | ToolDelta]:
+        has_text, calls = False, CallsOfAnswer()
         async for event in self._events(response, end_s):
             if event == "[DONE]":
                 break
@@ -126,14 +131,18 @@ class StreamingModel:
             if piece.text:
                 has_text = True
                 # Lone surrogates are valid JSON, but not valid text.
-                yield piece.text.encode("utf-8", "replace").decode()
+                yield _sendable(piece.text)
+            for part in piece.calls if takes_calls else ():
+                yield calls.add(part._replace(name=_sendable(part.name), arguments=_sendable(part.arguments)))
             if piece.is_cut:
                 raise model_error(f"{self.provider} stopped at the limit of {max_tokens} tokens")
             if piece.is_end:
                 break
         else:
             raise model_error(f"{self.provider} broke off")
-        if not has_text:
+        for end in calls.end():
+            yield end
+        if not has_text and not calls:
             raise model_error(f"{self.provider} answered with an empty text")
 
     async def _events(self, response: httpx.Response, end_s: float) -> AsyncIterator[str]:
@@ -159,6 +168,10 @@ class StreamingModel:
                 return await work
         except TimeoutError:
             raise model_error(f"{self.provider} did not end its answer within {self._total_s:g} s") from None
+
+
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 async def _read_start(response: httpx.Response) -> bytes:

@@ -306,3 +306,22 @@ async def test_the_options_of_an_append_count_for_the_question(own: Session) -> 
             own.turn(ASK, id=wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidMessage):
         own.turn(id="t3")
+
+
+async def test_a_reply_has_calls_of_the_clients_tools_if_the_turn_is_done(own: Session) -> None:
+    calls = [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    for turn_id, text, is_stopped in (("t1", "", False), ("t2", "Let me look.", False), ("t3", "Let me", True)):
+        async with own.turn({"role": "user", "content": "hello"}, id=turn_id) as turn:
+            if text:
+                await turn.write(text)
+            turn.tool_calls = calls
+            if is_stopped:
+                await own.stop("enough", turn=turn_id)
+                await asyncio.sleep(60)
+        known = await own.turn_of(turn_id)
+        assert known is not None
+        assert known.reply is not None
+        expected = {"role": "assistant", "content": text or None}
+        assert known.reply.to_openai() == (expected if is_stopped else expected | {"tool_calls": calls})
+    told = await events_of(own, turn="t2")  # its log is gone
+    assert [event["type"] for event in told] == ["text", "tool_call", "end"]

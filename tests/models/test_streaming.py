@@ -35,6 +35,7 @@ async def read_stream(model: StreamingModel, said: list[str] | None = None) -> l
     """Read the whole stream; `said` holds the pieces received before a failure."""
     found = [] if said is None else said
     async for text in model.stream(ASKED, max_tokens=100):
+        assert isinstance(text, str)
         found.append(text)
     return found
 
@@ -52,7 +53,7 @@ async def test_pieces_come_before_the_end(model: StreamingModel, provider: Provi
     stream = model.stream(ASKED, max_tokens=100)
     assert [await anext(stream), await anext(stream)] == PIECES[:2]
     provider.release()
-    assert "".join([text async for text in stream]) == "".join(PIECES[2:])
+    assert "".join([str(text) async for text in stream]) == "".join(PIECES[2:])
 
 
 @pytest.mark.parametrize("mode", ["break", "cut", "error"])

@@ -160,6 +160,41 @@ def stream_message(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield openai_chunk({}, finish_reason(message))
 
 
+def anthropic_message(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the events in which Anthropic streams a text and calls, whose input comes in two parts."""
+    blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
+    if text := message.get("content"):
+        blocks.append(({"type": "text", "text": ""}, [{"type": "text_delta", "text": text}]))
+    for call in message.get("tool_calls", ()):
+        given, half = call["function"]["arguments"], len(call["function"]["arguments"]) // 2
+        deltas = [{"type": "input_json_delta", "partial_json": part} for part in (given[:half], given[half:])]
+        blocks.append(({"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": {}}, deltas))
+    for index, (block, deltas) in enumerate(blocks):
+        yield {"type": "content_block_start", "index": index, "content_block": block}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    yield {"type": "message_delta", "delta": {"stop_reason": "tool_use" if message.get("tool_calls") else "end_turn"}}
+    yield {"type": "message_stop"}
+
+
+def gemini_message(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the events in which Gemini streams a text and calls, each whole; the first one with a signature."""
+    parts: list[dict[str, Any]] = [{"text": message["content"]}] if message.get("content") else []
+    for at, call in enumerate(message.get("tool_calls", ())):
+        function = {"name": call["function"]["name"], "args": json.loads(call["function"]["arguments"])}
+        parts.append({"functionCall": function, **({} if at else {"thoughtSignature": SIGNATURE})})
+    for part in parts:
+        yield {"candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}]}
+    yield {"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": "STOP"}]}
+
+
+SIGNATURE = "c2lnbmF0dXJl"
+STREAM_MESSAGES: dict[str, Callable[[dict[str, Any]], Iterator[dict[str, Any]]]] = {
+    "openai": stream_message,
+    "anthropic": anthropic_message,
+    "gemini": gemini_message,
+}
 STREAM_STARTS: dict[str, list[Any]] = {
     "openai": [openai_chunk({"role": "assistant", "content": ""})],
     "anthropic": [],

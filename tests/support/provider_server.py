@@ -40,6 +40,7 @@ from support.provider_answers import (
     STREAM_ENDS,
     STREAM_ERRORS,
     STREAM_LIMITS,
+    STREAM_MESSAGES,
     STREAM_REFUSED,
     STREAM_STARTS,
     TOOL_CALLS,
@@ -47,7 +48,6 @@ from support.provider_answers import (
     encode_event,
     finish_reason,
     make_vectors,
-    stream_message,
     stream_piece,
 )
 from support.waiting import START_S
@@ -134,7 +134,7 @@ class ProviderServer:
         self.pieces = list(PIECES)
         """The pieces of a streamed answer."""
         self.script: deque[dict[str, Any]] = deque()
-        """Messages of OpenAI's chat format. An answer in mode `ok` takes the next one, whole or as a stream."""
+        """Messages of OpenAI's chat format. An answer in mode `ok` takes the next one; a whole one is OpenAI's."""
         self.asked: list[Asked] = []
         self.left_count = 0
         """Streams that their client closed before the end."""
@@ -231,8 +231,9 @@ class ProviderServer:
             return [b"data: {nonsense\n\n"]
         if mode == "refused":
             return [encode_event(STREAM_REFUSED[provider])]
-        if mode == "ok" and provider == "openai" and self.script:
-            return [*map(encode_event, stream_message(self.script.popleft())), b"data: [DONE]\n\n"]
+        if mode == "ok" and self.script:
+            done = [b"data: [DONE]\n\n"] if provider == "openai" else []
+            return [*map(encode_event, STREAM_MESSAGES[provider](self.script.popleft())), *done]
         return []
 
     async def _answer(self, asked: Asked, mode: str, writer: asyncio.StreamWriter) -> None:

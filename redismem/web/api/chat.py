@@ -19,6 +19,7 @@ from redismem.web.access import Caller
 from redismem.web.api import turn_schemas as schemas
 from redismem.web.api.sessions import TheCaller, TheMemory, TheService, check_owner
 from redismem.web.api.streams import REVOKED, STREAM, EventStream
+from redismem.web.api.tool_schemas import plain_tools
 from redismem.web.api.turn_streams import OpenTurn, answer_turn, peek, respond, until_end
 from redismem.web.chat.chat import Events, Question
 from redismem.web.chat.frames import chat_frames
@@ -41,7 +42,7 @@ async def chat(
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=64, pattern="^[A-Za-z0-9_-]+$")] = None,
     last_event_id: Annotated[str | None, Header(max_length=100)] = None,
 ) -> Response:
-    """Answer a message with a stream of events: start, recalled, text, notice, end.
+    """Answer a message, or results of tools, with a stream of events: start, recalled, text, tool_call, notice, end.
 
     With `Last-Event-ID` the stream continues after that event, even if another server began the answer. The answer is
     not generated again. In the format `events` the events are those of `GET /v1/sessions/{id}/turns/current`, which
@@ -60,13 +61,16 @@ async def chat(
         return await _stream(service, caller, session, turn_id, session.follow(turn=turn_id), offset)
     question = Question(
         idempotency_key or uuid.uuid4().hex,
-        [{"role": "user", "content": asked.message}],
+        asked.payloads(),
         when_busy=asked.when_busy,
         project=service.background(caller, asked.project),
+        tools=plain_tools(asked.tools),
     )
     try:
         turn = await answer_turn(service, caller, session, question, asked.owner)
     except (StoreUnavailable, NotAllowed, TooLarge) as refused:
+        if asked.message is None:  # results alone mean nothing to a model
+            raise
         turn = OpenTurn(question.turn_id, "", service.chat.answer_alone(question, refused))
     if format == "events":
         return await respond(service, caller, session, turn, format)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from redismem.web.api.schemas import Name, ProjectName, RecallTokens, Taken
+from redismem.web.api.tool_schemas import Results, Tools
 
 
 class NewTurn(Taken):
@@ -14,7 +15,8 @@ class NewTurn(Taken):
 
     `when_busy` says what happens while another turn of the session runs: `refuse`, `wait` for up to 30 s, or
     `interrupt` it. `project` adds that project's background. `recall` is the tokens of earlier messages that the
-    question is about, 0 for none; without it the server decides.
+    question is about, 0 for none; without it the server decides. `tools` are run by the caller: the answer may end with
+    calls of them, and a turn whose messages are the results goes on.
     """
 
     message: (
@@ -25,6 +27,7 @@ class NewTurn(Taken):
     when_busy: Literal["refuse", "wait", "interrupt"] = "refuse"
     project: ProjectName | None = None
     recall: RecallTokens | None = None
+    tools: Tools = Field(default=[])
 
     def payloads(self) -> list[dict[str, Any]]:
         """Return the messages as dicts."""
@@ -56,15 +59,32 @@ class ChatMessage(Taken):
 
     A session that the message begins belongs to `owner`; another one is refused if it has another owner, or none. Its
     days are those of `zone`, an IANA name; a zone that the server does not know counts as UTC. `when_busy` is that of a
-    turn.
+    turn. `tools` are run by the caller: an answer that ends with events `tool_call` goes on with a request that has
+    `tool_results` instead of a message.
     """
 
     session_id: Name | None = None
     zone: Name | None = None
-    message: Annotated[str, Field(min_length=1, max_length=100_000)]
+    message: Annotated[str, Field(min_length=1, max_length=100_000)] | None = None
+    tool_results: Results | None = None
+    tools: Tools = Field(default=[])
     when_busy: Literal["refuse", "wait", "interrupt"] = "wait"
     project: ProjectName | None = None
     owner: Name | None = None
+
+    @model_validator(mode="after")
+    def _check_message(self) -> ChatMessage:
+        if (self.message is None) == (self.tool_results is None):
+            raise ValueError("a request has either a message or tool_results")
+        if self.tool_results is not None and self.session_id is None:
+            raise ValueError("tool_results need the session of their calls")
+        return self
+
+    def payloads(self) -> list[dict[str, Any]]:
+        """Return the messages to store."""
+        if self.message is not None:
+            return [{"role": "user", "content": self.message}]
+        return [result.payload() for result in self.tool_results or ()]
 
 
 class ChatSession(Taken):

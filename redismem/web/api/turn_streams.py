@@ -21,6 +21,7 @@ from redismem.web.access import Caller
 from redismem.web.api.sessions import check_owner
 from redismem.web.api.streams import CutOff, EventStream
 from redismem.web.chat.chat import CLEARED, Events, Question
+from redismem.web.chat.tool_results import expect_calls
 from redismem.web.http.problems import Problem
 from redismem.web.open_streams import StreamKind
 from redismem.web.service import Service
@@ -55,6 +56,10 @@ async def answer_turn(
     Raises the errors of `Session.turn`, but TurnKnown, and Problem: invalid, stopping, overloaded, too_many_requests.
     """
     service.take_place(caller, StreamKind.CHAT).leave()  # a message whose answer cannot be streamed is not accepted
+    if asked.tools and service.chat.alternate:
+        raise Problem("invalid", "this server's model takes no tools, because its messages must alternate")
+    if asked.text is None:
+        asked = replace(asked, expect=await expect_calls(session, asked.turn_id, asked.payloads))
     has_slots = service.chat.slots is not None
     if has_slots:
         # First, because only the first time can a message be told to be a sensitive value.

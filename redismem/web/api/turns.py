@@ -12,6 +12,7 @@ from redismem.web.api import turn_schemas as schemas
 from redismem.web.api.appends import append_id
 from redismem.web.api.sessions import Owner, TheCaller, TheService, TheSession, check_owner
 from redismem.web.api.streams import STREAM
+from redismem.web.api.tool_schemas import plain_tools
 from redismem.web.api.turn_streams import OpenTurn, answer_turn, name_turn, respond
 from redismem.web.chat.chat import Question
 from redismem.web.http.json import Json
@@ -35,11 +36,14 @@ async def begin_turn(
 ) -> Response:
     """Store a message, and stream the answer of the server's model. The answer goes on if the client leaves.
 
+    With `tools` the answer may end with calls, which the caller runs: their results are the messages of the next turn.
+
     `Idempotency-Key` is the id of the turn. A known id streams the answer of its turn, and asks no model again.
     """
     project = service.background(caller, asked.project)
     turn_id = uuid.uuid4().hex if idempotency_key is None else append_id(idempotency_key.encode("latin-1"))
-    question = Question(turn_id, asked.payloads(), asked.when_busy, project, asked.recall)
+    tools = plain_tools(asked.tools)
+    question = Question(turn_id, asked.payloads(), asked.when_busy, project, asked.recall, tools=tools)
     turn = await answer_turn(service, caller, session, question, owner)
     if "respond-async" in prefer:
         path = f"/v1/sessions/{quote(session.id, safe='')}/turns/current?turn={quote(turn_id, safe='')}&format={format}"

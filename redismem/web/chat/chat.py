@@ -7,11 +7,10 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from redismem.concurrency.callbacks import run_callback
 from redismem.context.context import Context
+from redismem.context.results import Receipt
 from redismem.errors import (
     InvalidMessage,
     ModelFailed,
@@ -21,19 +20,20 @@ from redismem.errors import (
     TurnLost,
     Unconfirmed,
 )
-from redismem.events import facts, unquoted
+from redismem.events import facts
 from redismem.live.beginning import WhenBusy
 from redismem.live.turn import MODEL_FAILED, Turn
 from redismem.messages.message import Message
+from redismem.models.tool_calls import ToolDelta, Tools
 from redismem.session.background import Background
 from redismem.session.paging import Scope
 from redismem.session.session import Session
 from redismem.slots import ASKED, Kind, Slots, Step
 from redismem.web.chat import offline
+from redismem.web.chat.asking import Model, ask_model
 from redismem.web.chat.prompts import make_prompt
 from redismem.web.http.problems import Problem
 from redismem.web.http.recalled import recalled_numbers
-from redismem.web.metrics.spans import chat_span
 
 log = logging.getLogger("redismem")
 
@@ -58,21 +58,6 @@ _NOTICES = {
 }
 
 
-class Model(Protocol):
-    """A model that streams answers, such as `redismem.models.streaming.StreamingModel`."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def provider(self) -> str: ...
-
-    def stream(self, messages: list[dict[str, Any]], *, max_tokens: int) -> AsyncIterator[str]:
-        """Yield the answer piece by piece. Raises ModelFailed."""
-
-    async def aclose(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
     """A message to answer."""
@@ -86,6 +71,10 @@ class Question:
     recall_scope: Scope = "session"
     is_stored: bool = False
     """True if it is stored, and its turn begins again: it is looked at for params no more."""
+    tools: Tools = ()
+    """Tools of the caller, whose calls end the turn: the caller runs them."""
+    expect: Receipt | None = None
+    """The session as the caller has seen it; any other one refuses the turn."""
 
     @property
     def text(self) -> str | None:
@@ -201,9 +190,10 @@ class Chat:
         yield "", _notice(code)
         has_text = False
         try:
-            async with contextlib.aclosing(self._pieces(None, Step(Kind.FREE, asked.text or ""))) as pieces:
+            async with contextlib.aclosing(self._pieces(None, Step(Kind.FREE, asked.text or ""), ())) as pieces:
                 async for piece in pieces:
                     has_text = True
+                    assert isinstance(piece, str)
                     yield "", {"type": "text", "delta": piece}
         except ModelFailed as failed:
             yield "", _explain(failed, has_text=has_text, is_stored=False)
@@ -221,7 +211,7 @@ class Chat:
                 begun.set_result(Begun(turn.generation, await _primed(answer.session.follow(turn=turn.id))))
                 if not is_confirmed:
                     await turn.write(_notice("unconfirmed"))
-                await self._write_answer(turn, answer.session, step)
+                await self._write_answer(turn, answer, step)
         except (Exception, asyncio.CancelledError) as error:
             if not begun.done():
                 begun.set_exception(Problem("stopping") if isinstance(error, asyncio.CancelledError) else error)
@@ -261,6 +251,8 @@ class Chat:
     def _turn(self, answer: _Answer, step: Step, **options: Any) -> Turn:
         asked, metadata = answer.asked, {"turn": answer.asked.turn_id}
         recall = self.recall if asked.recall is None else asked.recall
+        if asked.expect is not None:  # the results of tools ask for nothing
+            recall = 0
         payloads = asked.payloads if asked.text in (None, step.text) else [{"role": "user", "content": step.text}]
         turn = answer.session.turn(
             *(Message.restored(payload, {"metadata": metadata}, 0, 0, 0, "") for payload in payloads),
@@ -269,6 +261,7 @@ class Chat:
             recall=recall or None,
             recall_scope=asked.recall_scope if recall else "session",
             project=asked.project,
+            expect=asked.expect,
             **step.changes,
             **options,
         )
@@ -280,9 +273,10 @@ class Chat:
         """True if only the stored state can tell whether a message is a sensitive value."""
         return self.slots is not None and bool(self.slots.sensitive)
 
-    async def _write_answer(self, turn: Turn, session: Session, step: Step) -> None:
+    async def _write_answer(self, turn: Turn, answer: _Answer, step: Step) -> None:
         """Write notices, the numbers of what was recalled, and the answer. Raises ModelFailed, after a notice."""
-        context, has_text = turn.context, False
+        context, session, has_text = turn.context, answer.session, False
+        calls: list[dict[str, Any]] = []
         if context.degraded:
             await turn.write(_notice("degraded"))
         if await _has_failed_summaries(session, context):
@@ -291,16 +285,21 @@ class Chat:
             numbers = recalled_numbers(context.recalled, session.id)
             await turn.write({"type": "data", "name": RECALLED, "data": numbers})
         try:
-            async with contextlib.aclosing(self._pieces(context, step)) as pieces:
+            async with contextlib.aclosing(self._pieces(context, step, answer.asked.tools)) as pieces:
                 async for piece in pieces:
                     has_text = True
-                    await turn.write(piece)
+                    if isinstance(piece, str):
+                        await turn.write(piece)
+                    else:
+                        await turn.write(_call_event(piece))
+                        calls += () if piece.whole is None else (piece.whole,)
+            turn.tool_calls = calls
         except ModelFailed as failed:
             await turn.write(_explain(failed, has_text=has_text, is_stored=True))
             raise
 
-    async def _pieces(self, context: Context | None, step: Step) -> AsyncGenerator[str, None]:
-        """Yield the answer piece by piece. Raises ModelFailed, also for the errors of a model of the caller's own."""
+    async def _pieces(self, context: Context | None, step: Step, tools: Tools) -> AsyncGenerator[str | ToolDelta, None]:
+        """Yield the answer piece by piece. Raises ModelFailed."""
         if step.say is not None:
             yield step.say
         elif self.model is None:
@@ -308,23 +307,12 @@ class Chat:
                 yield piece
                 await asyncio.sleep(0)
         else:
-            hidden = self.hidden_params
-            prompt = make_prompt(self.instruction, context, step.text, hidden, alternate=self.alternate)
-            stream = aiter(self.model.stream(prompt, max_tokens=self.max_tokens))
-            try:
-                with chat_span(self.model.provider, self.model.name):
-                    while (piece := await run_callback(partial(anext, stream, None))) is not None:
-                        yield piece
-            except ModelFailed:
-                raise
-            except Exception as error:
-                # The text of a foreign error may quote messages.
-                kind, trace = type(error).__name__, unquoted(error)
-                log.error("the chat's model failed with %s", kind, exc_info=trace, extra=facts(op="chat", error=kind))
-                raise ModelFailed("") from None
-            finally:
-                if isinstance(stream, AsyncGenerator):
-                    await stream.aclose()
+            prompt = make_prompt(
+                self.instruction, context, step.text, self.hidden_params, alternate=self.alternate, tools=bool(tools)
+            )
+            async with contextlib.aclosing(ask_model(self.model, prompt, self.max_tokens, tools)) as answer:
+                async for each in answer:
+                    yield each
 
 
 async def _primed(events: Events) -> Events:
@@ -346,6 +334,12 @@ async def _has_failed_summaries(session: Session, context: Context) -> bool:
     with contextlib.suppress(RedismemError):  # the message is stored; the turn can do without the check
         return (await session.info()).queued == "dead"
     return False
+
+
+def _call_event(delta: ToolDelta) -> Event:
+    named = {"name": delta.name} if delta.name else {}
+    told = {"delta": delta.delta} if delta.delta else {}
+    return {"type": "tool_call", "id": delta.id, **named, **told, **({} if delta.whole is None else {"done": True})}
 
 
 def _notice(code: str, text: str = "") -> Event:

@@ -21,7 +21,13 @@ _PARAM_CHARS = 200
 
 
 def make_prompt(
-    instruction: str | None, context: Context | None, text: str, hidden: Collection[str], *, alternate: bool
+    instruction: str | None,
+    context: Context | None,
+    text: str,
+    hidden: Collection[str],
+    *,
+    alternate: bool,
+    tools: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the messages for the model: those of the context, or the text alone if the memory is unreachable.
 
@@ -30,7 +36,7 @@ def make_prompt(
     messages = [{"role": "user", "content": text}]
     if context is not None:
         instruction = context.state.instruction or instruction
-        messages = context.to_openai(alternate=alternate, tools=False)
+        messages = context.to_openai(alternate=alternate, tools=tools)
         params = _quote_params(context, hidden)
         # System prompts are only taken as such at the beginning.
         at = next((at for at, each in enumerate(messages) if each.get("role") not in PINNED_ROLES), len(messages))
