@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from redismem.cli.depths import failures_line
@@ -51,7 +51,7 @@ def document(
         "namespace": namespace,
         "hash": hash_of(info.session_id),
         "key": key,
-        **asdict(info),
+        **asdict(replace(info, title=None) if redact else info),
         "state": {"params": sorted(context.state.params), "set": state_names(context)},
         "summaries": summaries,
         "pinned": [message(each) for each in context.pinned],

@@ -64,6 +64,8 @@ class SessionInfo:
     policy: Policy = Policy()
     owner: str | None = None
     """The person whom the session belongs to; None means that it was begun without an owner."""
+    title: str | None = field(default=None, repr=False)
+    """The title that was set; None means that none was."""
     turn: str | None = None
     """`running`, or the outcome of the last turn: done, stopped, failed or lost. None means that it had no turn."""
     degraded: bool = False
@@ -135,6 +137,9 @@ class SessionEntry:
     """The role of the last message."""
     last_text: str = field(default="", repr=False)
     """The beginning of the last message, at most 160 characters."""
+    owner: str | None = None
+    """The person whom the session belongs to. None means that it has no owner, or that the list was read without
+    `newest`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,11 +99,11 @@ def key_of(store: Store, session_id: str) -> str:
 
 
 def numbers_of(info: Info) -> dict[str, Any]:
-    """Return the numbers of a session as JSON values, without its id and its last activity."""
+    """Return the numbers of a session as JSON values, without its id, its last activity and its title."""
     if isinstance(info, str):
         return {"state": info}
     return {"state": "live"} | {
-        name: value for name, value in asdict(info).items() if name not in ("session_id", "active_ms")
+        name: value for name, value in asdict(info).items() if name not in ("session_id", "active_ms", "title")
     }
 
 

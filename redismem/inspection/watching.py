@@ -27,7 +27,7 @@ class Look:
     """The bytes that a poll of the session reads."""
 
     def document(self) -> dict[str, Any]:
-        """Return numbers and names as JSON values, without any text or value of the session."""
+        """Return numbers, names and the title as JSON values, without any message or value of the session."""
         if self.info is None:
             return {"exists": False}
         document = {"exists": True, **asdict(self.info), "summary_version": self.summary_version}

@@ -369,6 +369,7 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
             expires_ms=numbers.expires_ms,
             policy=decode_policy(numbers.policy, layout.decode_zone(stored.get(layout.ZONE))),
             owner=decode_owner(stored.get(layout.OWNER)),
+            title=layout.decode_title(stored.get(layout.TITLE)),
             queued=stored[layout.QUEUED].decode() if layout.QUEUED in stored else None,
             attempts=int(stored.get(layout.ATTEMPTS, b"0")),
             failure=None if failure is None else failure.reason,

@@ -77,11 +77,15 @@ async def _newest(store: Store, owner: str, count: int, after: tuple[int, bytes]
 
 
 async def _describe(store: Store, page: Sequence[Described]) -> list[SessionEntry]:
-    """Return the entries of these sessions, without those that have ended meanwhile."""
-    ends: list[Ends] = []
-    for group in calls.in_groups(page):
-        read: list[Ends] = await store.run(calls.ends(group))
-        ends += read
+    """Return the entries of these sessions, without those that have ended meanwhile.
+
+    The messages of one group are dropped before those of the next are read.
+    """
+    return [entry for group in calls.in_groups(page) for entry in await _describe_group(store, group)]
+
+
+async def _describe_group(store: Store, page: Sequence[Described]) -> list[SessionEntry]:
+    ends: list[Ends] = await store.run(calls.ends(page))
     blocks = await _first_blocks(store, [described for described, end in zip(page, ends, strict=True) if end.has_block])
     kept = await _still_there(store, list(zip(page, ends, strict=True)))
     dictionaries = await load_dictionaries(store, blocks.values())
@@ -96,12 +100,8 @@ async def _still_there(store: Store, page: Sequence[tuple[Described, Ends]]) -> 
 
     So each message was read in that life of the session which belongs to the owner.
     """
-    kept: list[tuple[Described, Ends]] = []
-    for at in range(0, len(page), STATES_COUNT):
-        group = page[at : at + STATES_COUNT]
-        epochs: list[bytes | None] = await store.run(calls.epochs([described.keys for described, _ in group]))
-        kept += [pair for pair, epoch in zip(group, epochs, strict=True) if epoch == pair[0].epoch]
-    return kept
+    epochs: list[bytes | None] = await store.run(calls.epochs([described.keys for described, _ in page]))
+    return [pair for pair, epoch in zip(page, epochs, strict=True) if epoch == pair[0].epoch]
 
 
 async def _first_blocks(store: Store, sessions: Sequence[Described]) -> dict[str, bytes]:
@@ -128,7 +128,7 @@ def _entry(described: Described, end: Ends, block: bytes | None, dictionaries: D
         first = [] if block is None else _decode_first(block, dictionaries)
         title = title_of([*first, *_decode(end.first)])
     role, text = last_of(_decode(end.last))
-    return SessionEntry(described.keys.session_id, described.active_ms, title, role, text)
+    return SessionEntry(described.keys.session_id, described.active_ms, title, role, text, described.owner)
 
 
 def _decode_first(block: bytes, dictionaries: Dictionaries) -> list[Message]:

@@ -1,4 +1,4 @@
-"""Search the list of conversations by id, time, failing summaries and texts, with a bounded amount of work."""
+"""Search the list of conversations by name, time, failing summaries and texts, with a bounded amount of work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from redismem.originals.signatures import QUESTION_STEMS
 from redismem.recall.recall import search_by_words
 from redismem.store.sessions import cursor_after
 from redismem.text.stems import stems
-from redismem.web.previews import PREVIEW_CHARS, preview
+from redismem.web.previews import PREVIEW_CHARS, describe_entries, preview
 
 _PAGE_COUNT = 1_000
 _PAGES_COUNT = 5
@@ -50,6 +50,8 @@ class Filters:
     active_before_ms: int | None = None
     owner: str | None = None
     """Only sessions that were begun with this owner."""
+    name: str = ""
+    """Words, in any case; the title, the owner or the id contains each of them."""
 
 
 async def search(memory: Memory, filters: Filters, limit: int, cursor: str | None) -> Rows:
@@ -64,7 +66,7 @@ async def search(memory: Memory, filters: Filters, limit: int, cursor: str | Non
     rows = list[dict[str, Any]]()
     words = _stems_of(filters.text)
     page_count, pages_count = (_TEXTS_COUNT, _TEXT_PAGES_COUNT) if filters.text else (_PAGE_COUNT, _PAGES_COUNT)
-    if filters.failing:
+    if filters.failing or filters.name:
         page_count = min(page_count, _INFOS_COUNT)
     if filters == Filters(owner=filters.owner):
         page_count = limit
@@ -88,6 +90,10 @@ async def _matching(
 ) -> list[dict[str, Any]]:
     part = filters.contains.casefold()
     entries = [entry for entry in entries if part in entry.session_id.casefold()]
+    if filters.name:
+        words_of_name = filters.name.casefold().split()
+        described = await describe_entries(memory, entries, filters.owner)
+        entries = [each for each in described if all(word in _name_of(each) for word in words_of_name)]
     rows: list[dict[str, Any]] = [{"session_id": each.session_id, "active_ms": each.active_ms} for each in entries]
     if filters.failing:
         failures = await failures_of(memory, entries)
@@ -96,6 +102,10 @@ async def _matching(
         hits = await asyncio.gather(*(_find(memory, row["session_id"], filters, words) for row in rows))
         rows = [row | {"match": hit} for row, hit in zip(rows, hits, strict=True) if hit is not None]
     return rows
+
+
+def _name_of(entry: SessionEntry) -> str:
+    return "\n".join((entry.session_id, entry.owner or "", entry.title or "")).casefold()
 
 
 async def failures_of(

@@ -232,6 +232,7 @@ def test_redacted_output_shows_no_text_of_the_conversation(
 ) -> None:
     summary = Summary("m1", f"summary of {SECRET}", 0, 0, 0, 0, "model", 9, 0, ())
     raw.hset(memory.store.keys.session("talk").state, b"summary:m1", summary.encode())
+    memory.session("talk").set_title(SECRET)
     for options in ([], ["--json"]):
         assert SECRET in command("show", "talk", *options, *redis_options).out
         ran = command("show", "talk", "--redact", *options, *redis_options)

@@ -54,8 +54,8 @@ async def test_all_sessions_of_the_owner_come_once_by_last_activity(store: Store
         entries = await listed(memory, "ann", limit)
     order = sorted(((number // 2, f"s{number}") for number in range(20) if number != 3), reverse=True)
     assert [entry.session_id for entry in entries] == ["s3", *(name for _, name in order)]
-    assert entries[0] == SessionEntry("s3", began_ms + 60_000, "hello 3", "assistant", "late")
-    assert entries[-1] == SessionEntry("s0", began_ms, "hello 0", "user", "hello 0")
+    assert entries[0] == SessionEntry("s3", began_ms + 60_000, "hello 3", "assistant", "late", "ann")
+    assert entries[-1] == SessionEntry("s0", began_ms, "hello 0", "user", "hello 0", "ann")
 
 
 async def test_the_title_is_the_one_set_or_else_what_the_user_said_first(store: Store, namespace: str) -> None:
@@ -185,10 +185,10 @@ async def test_lists_without_an_owner_have_titles_if_asked_for(store: Store, nam
         await memory.session("gone").append(user("x"))
         await raw.delete(memory.store.keys.session("gone").state)
         plain, titled = await memory.sessions(), await memory.sessions(newest=True)
-        assert {entry.session_id: (entry.title, entry.last_text) for entry in titled.sessions} == {
-            "a": ("Hello", "hello"),
-            "b": ("good day", "good day"),
-            "gone": (None, ""),
+        assert {entry.session_id: (entry.owner, entry.title, entry.last_text) for entry in titled.sessions} == {
+            "a": ("ann", "Hello", "hello"),
+            "b": (None, "good day", "good day"),
+            "gone": (None, None, ""),
         }
         assert [(entry.session_id, entry.active_ms) for entry in titled.sessions] == [
             (entry.session_id, entry.active_ms) for entry in plain.sessions

@@ -1,4 +1,4 @@
-"""The list of conversations: its search, and the previews of newest messages."""
+"""The list of conversations: its search, and what it shows of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.checks import until
 from support.http_service import PATIENT, RunningService, numbered_message, run_service
 
 from redismem import Memory
-from redismem.web import previews, searching
+from redismem.web import searching
 from redismem.web.access import Access, new_key
 from redismem.web.http.queries import is_search
 from redismem.web.service import Limits, Service
@@ -38,36 +38,41 @@ async def test_conversations_are_found_by_a_part_of_their_id(
     assert empty_page["sessions"] == []
 
 
-async def test_the_list_shows_the_newest_message(http: RunningService, memory: Memory) -> None:
-    call: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": []}
-    await memory.session("chat").append(numbered_message("of mine"), {"role": "assistant", "content": "an answer"})
-    await memory.session("calls").append(call)
-    await memory.session("long").append(numbered_message("x\n " * 500))
-    await memory.session("state-alone").merge({"size": 1})
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 2_000}}
-    text = {"type": "text", "text": "Is this"}
-    use = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"town": "Rome"}}
-    result = {"type": "tool_result", "tool_use_id": "c1", "content": "sunny"}
-    await memory.session("parts").append({"role": "user", "content": [text, image, text | {"text": "broken?"}]})
-    await memory.session("picture").append({"role": "user", "content": [image]})
-    await memory.session("gemini").append({"role": "user", "parts": [{"text": "Guten Tag"}]})
-    await memory.session("claude").append(
-        {"role": "user", "content": [text | {"text": "Weather in Rome?"}]},
-        *({"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}),
+async def test_the_list_shows_owners_titles_and_last_messages(http: RunningService, memory: Memory) -> None:
+    await memory.session("chat", owner="ann").append(
+        numbered_message("of mine"), {"role": "assistant", "content": "so"}
     )
+    await memory.session("named", owner="bob").append(numbered_message("x\n " * 500), title="Kettles")
+    await memory.session("state-alone").merge({"size": 1})
     rows = (await http.ask("GET", "/v1/sessions", params={"newest": True})).json()["sessions"]
-    newest = {row["session_id"]: row["newest"] for row in rows}
-    assert newest["chat"] == {"seq": 1, "role": "user", "text": "message of mine"}
-    assert newest["calls"] == {"seq": 1, "role": "assistant", "text": ""}
-    assert len(newest["long"]["text"]) == 160
-    assert "\n" not in newest["long"]["text"]
-    assert newest["state-alone"] is None
-    assert newest["parts"]["text"] == "Is this [image_url] broken?"
-    assert (newest["claude"]["seq"], newest["claude"]["text"]) == (1, "Weather in Rome?"), "a result is no user's words"
-    assert newest["gemini"]["text"] == "Guten Tag"
-    assert newest["picture"]["text"] == "[image_url]"
+    told = {row["session_id"]: row for row in rows}
+    names = ("owner", "title", "last_role", "last_text")
+    assert [told["chat"][name] for name in names] == ["ann", "message of mine", "assistant", "so"]
+    assert [told["named"][name] for name in names[:3]] == ["bob", "Kettles", "user"]
+    assert len(told["named"]["last_text"]) == 160
+    assert "\n" not in told["named"]["last_text"]
+    assert [told["state-alone"][name] for name in names] == [None, None, None, ""]
     plain = (await http.ask("GET", "/v1/sessions")).json()["sessions"]
     assert all(set(row) == {"session_id", "active_ms"} for row in plain)
+    assert (await http.ask("GET", "/v1/sessions/named")).json()["title"] == "Kettles"
+    assert (await http.ask("GET", "/v1/sessions/chat")).json()["title"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("KETTLE", ["named"]), ("bo", ["named"]), ("mine an", ["chat"]), ("AM", ["named"]), ("so", [])],
+)
+async def test_conversations_are_found_by_title_owner_and_id(
+    http: RunningService, memory: Memory, name: str, expected: list[str]
+) -> None:
+    await memory.session("chat", owner="ann").append(
+        numbered_message("of mine"), {"role": "assistant", "content": "so"}
+    )
+    await memory.session("named", owner="bob").append(numbered_message("x"), title="Kettles")
+    rows = (await http.ask("POST", "/v1/search", json={"name": name, "newest": True})).json()["sessions"]
+    assert [row["session_id"] for row in rows] == expected
+    rows = (await http.ask("POST", "/v1/search", json={"name": name, "owner": "ann"})).json()["sessions"]
+    assert [row["session_id"] for row in rows] == [each for each in expected if each == "chat"]
 
 
 async def list_ids(http: RunningService, **query: Any) -> tuple[list[str], str | None]:
@@ -92,17 +97,6 @@ async def test_a_search_continues_behind_its_last_match(http: RunningService, me
         ids, cursor = await list_ids(http, contains="shelf", limit=3, **({"cursor": cursor} if cursor else {}))
         seen += ids
     assert sorted(seen) == [f"shelf/{number}" for number in range(7)]
-
-
-async def test_previews_end_when_the_messages_read_were_large(
-    http: RunningService, memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(previews, "_PREVIEWS_TOGETHER", 2)
-    monkeypatch.setattr(previews, "_PREVIEW_TOKENS", 100)
-    for number in range(5):
-        await memory.session(f"s-{number}").append(numbered_message("x" * 1_000))
-    rows = (await http.ask("GET", "/v1/sessions", params={"newest": True})).json()["sessions"]
-    assert [row["newest"] is not None for row in rows] == [True, True, False, False, False]
 
 
 class Blocked:

@@ -19,7 +19,7 @@ from redismem.protocol import layout
 from redismem.protocol.call import Call, Command, independent
 from redismem.protocol.keys import Keys, SessionKeys, is_session_id
 from redismem.protocol.namespace.calls import name_of
-from redismem.protocol.owners import encode_owner, owner_score
+from redismem.protocol.owners import decode_owner, encode_owner, owner_score
 
 STATES_COUNT = 256
 """The states of one round trip: few enough that decoding them does not delay a turn."""
@@ -44,6 +44,7 @@ class Described:
     last_seq: int
     title: str | None
     large_bytes: int
+    owner: str | None
 
     @property
     def order(self) -> tuple[int, bytes]:
@@ -119,7 +120,8 @@ def _described(keys: SessionKeys, field: bytes | None, answer: Sequence[bytes | 
     except (Undecodable, UnsupportedFormat, ValueError):
         return None
     seqs = numbers.first_seq, numbers.message_count
-    return Described(keys, epoch, numbers.active_ms, *seqs, layout.decode_title(title), large_bytes)
+    name = layout.decode_title(title)
+    return Described(keys, epoch, numbers.active_ms, *seqs, name, large_bytes, decode_owner(owner))
 
 
 def in_groups(page: Sequence[Described]) -> Iterator[Sequence[Described]]:

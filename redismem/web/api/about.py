@@ -24,6 +24,7 @@ async def about(memory: TheMemory, service: TheService, caller: TheCaller) -> Re
             "namespace": caller.namespace,
             "scopes": sorted(caller.scopes),
             "has_keys": not service.access.is_open,
+            "owner": caller.owner,
             "model": None if model is None else {"provider": model.provider, "name": model.name},
             "project": service.chat.project,
             "sensitive_params": sorted(service.hidden_params - {ASKED}),

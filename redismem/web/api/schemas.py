@@ -63,8 +63,8 @@ class NewSession(BaseModel):
     session_id: str
 
 
-class NewestMessage(BaseModel):
-    """The beginning of the newest message, by a user if the last few have one. `text` is empty if it has no text."""
+class Match(BaseModel):
+    """The newest message with the words of a search, and a part of its text."""
 
     seq: int
     role: str
@@ -72,22 +72,22 @@ class NewestMessage(BaseModel):
 
 
 class ActiveSession(BaseModel):
-    """A session. `newest` is present if the request asked for it; null means that there is no message to show.
+    """A session. `failing` and `match` are present in a search for them: the reason, and the message with the words.
 
-    So are `failing`, why its summary fails or why it cannot be read, and `dead`, true if its summary failed for good.
-    `match` is present in a search for words: the message that has them. A list of an owner has `title`, set or else the
-    beginning of the first message, and role and beginning of the last message.
+    With `newest`, and in a list of an owner, it has its owner, its `title`, which was set or else is the beginning of
+    the first message, and role and beginning of the last message. With `newest` it also has `failing`, why its summary
+    fails or why it cannot be read, and `dead`, true if its summary failed for good.
     """
 
     session_id: str
     active_ms: int
+    owner: str | None = None
     title: str | None = None
     last_role: str | None = None
     last_text: str = ""
-    newest: NewestMessage | None = None
     failing: str | None = None
     dead: bool = False
-    match: NewestMessage | None = None
+    match: Match | None = None
 
 
 class SessionList(BaseModel):
@@ -96,9 +96,13 @@ class SessionList(BaseModel):
 
 
 class SessionSearch(Taken):
-    """The conditions of a search; sessions meet all of them. The times are RFC 3339."""
+    """The conditions of a search; sessions meet all of them. The times are RFC 3339.
+
+    Each word of `name` is in the title, the owner or the id.
+    """
 
     contains: Annotated[str, Field(max_length=256)] = ""
+    name: Annotated[str, Field(max_length=256)] = ""
     text: Annotated[str, Field(max_length=1_000)] = ""
     failing: StrictBool = False
     owner: Name | None = None
@@ -152,6 +156,7 @@ class SessionNumbers(BaseModel):
     failed_ms: int | None
     policy: PolicyDocument
     owner: str | None
+    title: str | None
     turn: str | None
     degraded: bool
 
@@ -347,14 +352,15 @@ class ModelName(BaseModel):
 class About(BaseModel):
     """The setup that the page shows: the key's namespace and scopes, the model, and the limits of the window.
 
-    `model` is null if answers come from the memory alone. `project` is the chat's default project, or null. The page
-    hides what users type for `sensitive_params`.
+    `owner` is that of a key of one owner, or null. `model` is null if answers come from the memory alone. `project` is
+    the chat's default project, or null. The page hides what users type for `sensitive_params`.
     """
 
     version: str
     namespace: str
     scopes: list[str]
     has_keys: bool
+    owner: str | None
     model: ModelName | None
     project: str | None
     sensitive_params: list[str]

@@ -95,10 +95,11 @@ async def list_sessions(
     newest: bool = False,
     owner: Owner = None,
 ) -> Response:
-    """Return the live sessions, most recently active first; with `owner` all those of an owner, with their titles.
+    """Return the live sessions, most recently active first; with `owner` all those of an owner.
 
-    `contains` searches the ids of the next few thousand sessions; a cursor continues the search. `newest` adds the
-    beginning of each session's newest message, by a user if the last few have one, and why its summary fails.
+    `contains` searches the ids of the next few thousand sessions; a cursor continues the search. `newest`, or `owner`,
+    adds to each session its owner, its title, and role and beginning of its last message; `newest` also why its summary
+    fails.
     """
     return await _list_page(memory, searching.Filters(contains or "", owner=owner), limit, cursor, newest)
 
@@ -111,15 +112,11 @@ async def _list_page(
     except ValueError:
         raise Problem("bad_request", "no page gave this cursor") from None
     owner, listed = filters.owner, [SessionEntry(row["session_id"], row["active_ms"]) for row in rows]
-    if owner is not None:
-        titles = await previews.titles_of(memory, rows, owner)
-        rows = [row | title for row, title in zip(rows, titles, strict=True)]
-    if newest:
-        newest_of = await previews.newest_of(memory, [row["session_id"] for row in rows], owner)
-        rows = [row | {"newest": preview} for row, preview in zip(rows, newest_of, strict=True)]
-        if not filters.failing:
-            failures = await searching.failures_of(memory, listed, owner)
-            rows = [row | failure for row, failure in zip(rows, failures, strict=True)]
+    if newest or owner is not None:
+        rows = await previews.describe_rows(memory, rows, owner)
+    if newest and not filters.failing:
+        failures = await searching.failures_of(memory, listed, owner)
+        rows = [row | failure for row, failure in zip(rows, failures, strict=True)]
     return Json({"sessions": rows, "cursor": cursor})
 
 
@@ -127,8 +124,8 @@ async def _list_page(
 async def search_sessions(memory: TheMemory, asked: schemas.SessionSearch) -> Response:
     """Return the live sessions that meet all conditions, most recently active first. Changes nothing.
 
-    Looks at the next 5,000 sessions at most, 1,000 if `failing`, 100 if `text`; a cursor continues the search. The
-    conditions are in the body, because servers on the way log addresses.
+    Looks at the next 5,000 sessions at most, 1,000 if `failing` or `name`, 100 if `text`; a cursor continues the
+    search. The conditions are in the body, because servers on the way log addresses.
     """
     filters = searching.Filters(
         asked.contains,
@@ -137,6 +134,7 @@ async def search_sessions(memory: TheMemory, asked: schemas.SessionSearch) -> Re
         _parse_ms(asked.active_since, "active_since"),
         _parse_ms(asked.active_before, "active_before"),
         asked.owner,
+        asked.name,
     )
     return await _list_page(memory, filters, asked.limit, asked.cursor, asked.newest)
 

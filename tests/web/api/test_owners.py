@@ -116,9 +116,9 @@ async def test_a_list_has_the_sessions_of_its_owner_alone(
 async def test_what_is_read_for_a_list_belongs_to_its_owner(memory: Memory) -> None:
     """A session may begin anew for another owner, after the list has found it."""
     await memory.session("a", owner="bob").append(numbered_message("of bob"))
-    rows = [{"session_id": "a", "active_ms": 1}]
-    assert await previews.newest_of(memory, ["a"], "ann") == [None]
-    assert await previews.titles_of(memory, rows, "ann") == [{"title": None, "last_role": None, "last_text": ""}]
+    row = {"session_id": "a", "active_ms": 1}
+    (told,) = await previews.describe_rows(memory, [row], "ann")
+    assert told == row | {"owner": None, "title": None, "last_role": None, "last_text": ""}
 
 
 async def test_the_owner_is_served_everywhere(http: RunningService, memory: Memory) -> None:

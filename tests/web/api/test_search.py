@@ -78,7 +78,11 @@ async def test_filters_by_time_and_by_failing(store: Store, namespace: str, cloc
             assert await ids(http, active_since=moment(0.5), active_before=moment(1.5), text="number") == ["second"]
             failing = await search(http, failing=True, newest=True)
             (row,) = failing["sessions"]
-            assert (row["session_id"], row["failing"], row["newest"]["seq"]) == ("second", "openai answered 400", 12)
+            assert (row["session_id"], row["failing"], row["last_text"]) == (
+                "second",
+                "openai answered 400",
+                "number 11",
+            )
             listed = (await http.ask("GET", "/v1/sessions?newest=true")).json()["sessions"]
             assert {each["session_id"]: (each["failing"], each["dead"]) for each in listed} == {
                 "first": (None, False),
