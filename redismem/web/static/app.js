@@ -9,7 +9,7 @@ import { Conversation } from "./conversation.js";
 import { Conversations } from "./conversations.js";
 import { beginKeys } from "./dialogs.js";
 import { byId, setText, show } from "./dom.js";
-import { entriesOf, isAsked, unanswered } from "./entries.js";
+import { entriesOf } from "./entries.js";
 import { Given } from "./given.js";
 import { tellHealth } from "./health.js";
 import { Operations } from "./operations.js";
@@ -17,16 +17,18 @@ import { beginPanes, showPane } from "./panes.js";
 import { go, hrefOf, place } from "./place.js";
 import { Projects } from "./projects.js";
 import { beginRequest, drawRequest, openRequest } from "./request.js";
+import { askAnew, settle } from "./settling.js";
 import { beginTheme } from "./theme.js";
 import { beginThread, copy, draw, reveal, toEnd } from "./thread.js";
+import { drawHead, drawNoHead, rename } from "./title.js";
 import { beginTokens } from "./tokens.js";
 import { Turns } from "./turns.js";
 import { linkProject, showView } from "./views.js";
-import { describeError, shortId } from "./words.js";
+import { describeError } from "./words.js";
 import { isWritten, writeIn } from "./writing.js";
 
 const AGAIN_MS = 2_000;
-const list = new Conversations();
+const list = new Conversations(scheduleDraw);
 const given = new Given();
 const operations = new Operations();
 const turns = new Turns(onTurnEvent);
@@ -36,8 +38,6 @@ let conversation = null;
 let drawing = 0;
 // The seq of the message that the address names, until it is shown.
 let wantedSeq = null;
-// The numbers of the conversation that last led to the question which turn runs.
-let askedNumbers = null;
 
 const mayWrite = () => !about || about.scopes.includes("write");
 // Other people's conversations are for reading, until the user asks to write.
@@ -65,8 +65,7 @@ function drawAll() {
   const { sessionId } = conversation;
   const state = { isRunning: turns.running(sessionId) !== null, isBusy: turns.isBusy(sessionId), isAccepting: turns.isAccepting(sessionId) };
   drawComposer({ ...state, waitingFor: waiting, isSensitive, mayWrite: mayWrite(), isWriting: isWriting(), hasModel: !about || about.model !== null });
-  setText(byId("chat-title"), shortId(conversation.sessionId));
-  byId("chat-title").title = conversation.sessionId;
+  drawHead(conversation, list.row(conversation.sessionId), conversation.exists && isWriting());
   byId("clear").disabled = !conversation.exists || !isWriting();
   byId("show-request").disabled = !conversation.exists;
   if (wantedSeq !== null && conversation.isLoaded) showMessage(wantedSeq);
@@ -86,27 +85,6 @@ async function showMessage(seq) {
   return reveal(seq) ? null : tellFault(`Message ${seq} is not stored here (any more).`);
 }
 
-// Forgets the turns that the conversation shows without them, and follows the turn that runs. Of a message without an
-// answer it asks how its turn ended.
-function settle() {
-  const { sessionId, messages, numbers } = conversation;
-  for (const turn of turns.of(sessionId)) {
-    if (turn.phase !== "ended" || !turn.isStored || !turn.isRead) continue;
-    // A turn with notices stays as long as its reply, so that the notices show beside the reply.
-    const isOnlyHere = turn.end.seq ? turn.notices.length > 0 && messages.has(turn.end.seq) : isAsked(conversation, turn);
-    if (!isOnlyHere) turns.forget(turn);
-  }
-  if (document.hidden || turns.isBusy(sessionId)) return;
-  const question = unanswered(conversation);
-  const isKnown = question !== null && turns.knows(question.id);
-  if (numbers?.turn !== "running") {
-    if (question && !isKnown) turns.follow(sessionId, question, false);
-  } else if (numbers !== askedNumbers) {
-    askedNumbers = numbers;
-    turns.follow(sessionId, isKnown ? null : question, true);
-  }
-}
-
 function onTurnEvent(turn, event) {
   if (turn.sessionId !== conversation?.sessionId) {
     if (event !== "end") return;
@@ -121,7 +99,7 @@ function onTurnEvent(turn, event) {
     if (turn.error) announce(describeError(turn.error));
     conversation.refresh().then(() => {
       turn.isRead = true;
-      if (turn.sessionId === conversation.sessionId) settle();
+      if (turn.sessionId === conversation.sessionId) settle(conversation, turns);
       scheduleDraw();
     });
     list.look();
@@ -183,8 +161,8 @@ async function begin() {
 // Without the right to write, the page cannot begin a conversation and shows no chat.
 function drawNothing() {
   tellHealth("well");
-  setText(byId("chat-title"), "Choose a conversation");
-  byId("clear").disabled = byId("copy-id").disabled = byId("show-request").disabled = true;
+  drawNoHead();
+  byId("clear").disabled = byId("show-request").disabled = true;
   show(byId("thread-skeleton"), false);
   show(byId("given-body"), false);
   drawComposer({ isRunning: false, isBusy: false, isAccepting: false, waitingFor: null, isSensitive: false, mayWrite: false });
@@ -193,7 +171,6 @@ function drawNothing() {
 function openConversation(sessionId) {
   conversation?.close();
   if (conversation) turns.leave(conversation.sessionId);
-  byId("copy-id").disabled = false;
   byId("to-chat").href = hrefOf(sessionId);
   byId("thread").replaceChildren();
   show(byId("given-body"), true);
@@ -201,7 +178,7 @@ function openConversation(sessionId) {
   conversation = new Conversation(
     sessionId,
     () => {
-      if (conversation?.sessionId === sessionId && conversation.isLoaded) settle();
+      if (conversation?.sessionId === sessionId && conversation.isLoaded) settle(conversation, turns);
       if (conversation?.sessionId === sessionId && conversation.isLoaded && !conversation.exists) list.forget(sessionId);
       scheduleDraw();
     },
@@ -264,6 +241,7 @@ async function start() {
     focusComposer();
   });
   byId("show-request").addEventListener("click", () => openRequest(conversation));
+  byId("rename").addEventListener("click", () => rename(conversation).then(() => list.look()));
   byId("copy-id").addEventListener("click", () => copy(conversation.sessionId, "The id"));
   byId("earlier").addEventListener("click", () => conversation.loadEarlier().catch((error) => tellFault(describeError(error))));
   byId("read-again").addEventListener("click", () => conversation.refresh());
@@ -274,7 +252,7 @@ async function start() {
   document.addEventListener("visibilitychange", () => {
     if (!conversation) return;
     if (document.hidden) turns.leave(conversation.sessionId);
-    askedNumbers = null;
+    askAnew();
     if (!document.hidden) conversation.refresh();
     scheduleDraw();
   });
@@ -292,7 +270,7 @@ async function start() {
   linkProject(about.project);
   operations.begin(about, scheduleDraw);
   projects.begin();
-  list.begin();
+  list.begin(about.owner);
   await followAddress();
 }
 

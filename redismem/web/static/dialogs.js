@@ -43,15 +43,19 @@ export function confirmAndAct(title, lines, yes, act, no = "Keep it") {
   });
 }
 
-// Resolves to the text that the user enters, or to null if they cancel.
-export function askForText(title, label, yes, maxLength) {
+// Resolves to the text that the user enters, or to null if they cancel. `check(text)` returns why a text is refused, or "".
+export function askForText(title, label, yes, maxLength, { value = "", no = "Put it back", isOptional = false, check = () => "" } = {}) {
   const dialog = byId("ask");
   const field = byId("ask-text");
   byId("ask-title").textContent = title;
   byId("ask-label").textContent = label;
   byId("ask-yes").textContent = yes;
-  field.value = "";
+  byId("ask-no").textContent = no;
+  field.value = value;
   field.maxLength = maxLength;
+  field.required = !isOptional;
+  field.oninput = () => field.setCustomValidity(check(field.value.trim()));
+  field.oninput();
   return new Promise((resolve) => {
     const answer = (text) => {
       dialog.close();
@@ -59,12 +63,12 @@ export function askForText(title, label, yes, maxLength) {
     };
     byId("ask-form").onsubmit = (event) => {
       event.preventDefault();
-      if (field.value.trim()) answer(field.value.trim());
+      if (isOptional || field.value.trim()) answer(field.value.trim());
     };
     byId("ask-no").onclick = () => answer(null);
     dialog.oncancel = () => resolve(null);
     dialog.showModal();
-    field.focus();
+    field.select();
   });
 }
 

@@ -71,11 +71,18 @@ export function capitalize(word) {
   return word[0].toUpperCase() + spaced(word.slice(1));
 }
 
-export function ago(ms, nowMs = Date.now()) {
+// Returns how long ago a moment is, or null for less than 45 s.
+function spanSince(ms, nowMs) {
   const s = Math.max(0, Math.round((nowMs - ms) / 1000));
-  if (s < 45) return "just now";
-  return `${formatSpan(s * 1000)} ago`;
+  return s < 45 ? null : formatSpan(s * 1000);
 }
+
+export function ago(ms, nowMs = Date.now()) {
+  const span = spanSince(ms, nowMs);
+  return span === null ? "just now" : `${span} ago`;
+}
+
+export const age = (ms, nowMs) => spanSince(ms, nowMs) ?? "now";
 
 export function formatSpan(ms) {
   const s = ms / 1000;

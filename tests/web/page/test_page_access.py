@@ -157,8 +157,12 @@ async def test_a_phone_shows_one_panel_at_a_time(browser: Browser, url: str) -> 
 
 async def test_the_page_asks_for_a_key_and_keeps_it_in_the_tab(context: BrowserContext, tmp_path: Path) -> None:
     keys = {
-        name: new_key(name, "shop", scopes)
-        for name, scopes in (("all", ("read", "write", "admin")), ("reader", ("read",)))
+        name: new_key(name, "shop", scopes, owner)
+        for name, scopes, owner in (
+            ("all", ("read", "write", "admin"), None),
+            ("reader", ("read",), None),
+            ("ann", ("read", "write"), "ann"),
+        )
     }
     (tmp_path / "keys").write_text("\n".join(line for _, line in keys.values()))
     with run_service("--url", "memory://", "--keys-file", tmp_path / "keys") as own_url:
@@ -177,6 +181,7 @@ async def test_the_page_asks_for_a_key_and_keeps_it_in_the_tab(context: BrowserC
         await field.press("Enter")
         await expect(page.locator("#health")).to_contain_text("Connected")
         await expect(page.locator("#identity")).to_contain_text("shop")
+        await expect(page.get_by_label("Owner", exact=True)).to_be_visible()
         await say(page, "With a key")
         await page.reload()
         await expect(page.locator(".entry.stored")).to_have_count(2)
@@ -191,4 +196,14 @@ async def test_the_page_asks_for_a_key_and_keeps_it_in_the_tab(context: BrowserC
         await expect(page.locator("#message")).to_be_disabled()
         await page.get_by_role("link", name="Operations").click()
         await expect(page.locator("#operations-word")).to_contain_text("needs the scope admin")
+
+        await page.goto(own_url)
+        await page.get_by_role("button", name="Sign out").click()
+        await field.fill(keys["ann"][0])
+        await field.press("Enter")
+        await expect(page.locator("#conversations-word")).to_contain_text("No conversations yet.")
+        await expect(page.get_by_label("Owner", exact=True)).to_be_hidden()
+        await say(page, "Mine alone")
+        await expect(page.locator(".conversation-title")).to_have_text("Mine alone")
+        await expect(page.locator("#chat-owner")).to_have_text("ann")
         await park_page(page)

@@ -16,6 +16,7 @@ from support.browser import (
     save_screenshot,
     say,
     session_id_of,
+    violations,
     visible_texts,
 )
 from support.forked_service import run_service
@@ -206,24 +207,65 @@ async def test_conversations_are_searched_paged_and_begun(context: BrowserContex
     await say(page, "A book about lakes")
     for number in range(31):
         body = {"role": "user", "content": f"number {number}"}
-        answer = await page.request.post(f"{url}/v1/sessions/many-{number:02}/messages", data=body)
+        query = "?owner=ann%20b" if number % 10 == 0 else ""
+        answer = await page.request.post(f"{url}/v1/sessions/many-{number:02}/messages{query}", data=body)
         assert answer.ok
     rows = page.locator(".conversation")
+    await expect(rows.first).to_contain_text("number 30")  # without a reload
+    await page.reload()
     await expect(rows).to_have_count(30)
     await page.get_by_role("button", name="Show more").click()
     await expect(rows.nth(30)).to_be_visible()
-    await page.get_by_label("Search conversations by id").fill("TWO-№")
+    await page.get_by_label("Search conversations by title, owner or id").fill("TWO-№")
     await expect(rows).to_have_count(1)
     await page.get_by_role("button", name="New").click()
     await expect(page.locator("#welcome")).to_be_visible()
     await expect(page.locator("#message")).to_be_focused()
-    await page.get_by_label("Search conversations by id").press("Enter")
+    await page.get_by_label("Search conversations by title, owner or id").press("Enter")
     await expect(page.locator(".mine .text")).to_have_text("A book about lakes")
-    await page.get_by_label("Search conversations by id").fill("many-3")
+    await page.get_by_label("Search conversations by title, owner or id").fill("many-3")
     await expect(rows).to_have_count(1)
-    await page.get_by_label("Search conversations by id").fill("no such thing")
-    await expect(page.locator("#conversations-word")).to_contain_text("No conversation has a matching id")
+    await page.get_by_label("Search conversations by title, owner or id").fill("no such thing")
+    await expect(page.locator("#conversations-word")).to_contain_text("No title, owner or id matches.")
+    await page.get_by_label("Search conversations by title, owner or id").fill("")
+    await page.get_by_label("Owner", exact=True).fill("ann b")
+    await expect(page.locator(".conversation-title")).to_have_text([f"number {number}" for number in (30, 20, 10, 0)])
+    await expect(page.locator(".conversation-owner")).to_have_text(["ann b"] * 4)
+    await save_screenshot(page, "owner")
+    await page.get_by_label("Search conversations by title, owner or id").fill("ANN 20")
+    await page.get_by_label("Search conversations by title, owner or id").press("Enter")
+    await expect(page.locator("#chat-title")).to_have_text("number 20")
+    await expect(page.locator("#chat-owner")).to_have_text("ann b")
+    await expect(page.locator("#chat-id")).to_have_text("many-20")
     assert faults_of(page) == []
+
+
+async def test_a_conversation_is_renamed(context: BrowserContext, url: str) -> None:
+    page = await open_page(context, url)
+    await say(page, "Which kettle?")
+    await expect(page.locator("#chat-title")).to_have_text("Which kettle?")
+    rename = page.get_by_role("button", name="Rename", exact=True)
+    await rename.click()
+    dialog = page.get_by_role("dialog", name="Rename this conversation")
+    await dialog.get_by_role("textbox").fill("ü" * 33)
+    await dialog.get_by_role("button", name="Rename").click()
+    assert await dialog.get_by_role("textbox").evaluate("(field) => field.validationMessage") == (
+        "A title has at most 64 bytes."
+    )
+    assert await violations(page, part="dialog[open]") == []
+    await dialog.get_by_role("textbox").fill("Kettles <b>of</b> Zürich")
+    await dialog.get_by_role("textbox").press("Enter")
+    for name in ("#chat-title", ".conversation[aria-current] .conversation-title"):
+        await expect(page.locator(name)).to_have_text("Kettles <b>of</b> Zürich")
+    other = await open_page(context, url, session_id_of(page))
+    await expect(other.locator("#chat-title")).to_have_text("Kettles <b>of</b> Zürich")
+    await expect(other.get_by_role("button", name="Rename", exact=True)).to_be_hidden()  # it is reading
+    await rename.click()
+    await dialog.get_by_role("textbox").fill("")
+    await dialog.get_by_role("textbox").press("Enter")
+    for each in (page, other):
+        await expect(each.locator("#chat-title")).to_have_text("Which kettle?")
+    assert faults_of(page) + faults_of(other) == []
 
 
 async def test_a_message_is_copied(context: BrowserContext, url: str) -> None:
