@@ -36,8 +36,7 @@ class Checked:
         for violation in self.violations[:limit]:
             what = violation.text.removeprefix(f"session {violation.session_id}: ")
             rows.append([printable(violation.session_id), violation.invariant, printable(what)])
-        if rows:
-            print_rows(("session", "rule", "what"), rows)
+        print_rows(("session", "rule", "what"), rows)
         if len(self.violations) > limit:
             print(f"and {len(self.violations) - limit:,} more (--limit)")
         broken = len({violation.session_id for violation in self.violations})

@@ -36,8 +36,7 @@ async def list_dictionaries(*, on: On = DEFAULT) -> int:
         rows = [entry.document() for entry in entries]
         print_json({"store": place.name, "namespace": on.namespace, "dictionaries": rows})
         return 0
-    if entries:
-        print_rows(("number", "trained", "bytes", "state"), [_row(entry, now_ms) for entry in entries])
+    print_rows(("number", "trained", "bytes", "state"), [_row(entry, now_ms) for entry in entries])
     count = "1 dictionary" if len(entries) == 1 else f"{len(entries)} dictionaries"
     print(f"{count} in namespace {on.namespace} on {place.name}")
     return 0

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from redismem.cli.check import check
 from redismem.cli.options import DEFAULT, On, flag, within
-from redismem.cli.place import ChosenStore, connect
-from redismem.cli.terminal import UNREACHABLE, console, print_json
+from redismem.cli.place import ChosenStore, open_unchecked
+from redismem.cli.terminal import UNREACHABLE, console, grid, print_json
 from redismem.inspection.doctor import examine
 from redismem.inspection.figures import plural
 from redismem.inspection.findings import FAIL, NOT_HERE, OK, WARN, Finding, acl_of
@@ -32,11 +32,8 @@ async def doctor(*, deep: Deep = False, limit: Limit = 100, on: On = DEFAULT) ->
     Each line is ok, warn or fail. Exit code: 1 if any line is fail or there is a violation, 3 if Redis does not answer,
     else 0.
     """
-    memory, place = connect(on.url, on.namespace)
-    try:
+    async with open_unchecked(on.url, on.namespace) as (memory, place):
         found = await examine(memory.store, embedded=place.embedded)
-    finally:
-        await memory.aclose()
     can_read = (found[0].name, found[0].verdict) != ("connection", FAIL)
     checked = await check(on) if deep and can_read else None
     failed = any(each.verdict == FAIL for each in found) or bool(checked and checked.violations)
@@ -55,21 +52,17 @@ async def doctor(*, deep: Deep = False, limit: Limit = 100, on: On = DEFAULT) ->
 
 
 def _report(found: list[Finding], place: ChosenStore, namespace: str) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     out = console()
     out.print(Text.assemble(("redismem doctor", "bold"), f"  {place.name}, namespace {namespace}"))
     styles = {OK: "green", WARN: "bold yellow", FAIL: "bold red", NOT_HERE: "dim"}
-    table = Table.grid(padding=(0, 2))
-    for _ in range(2):
-        table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    rows = list[tuple[Text | str, str, Text | str]]()
     for each in found:
-        table.add_row(Text(f"  {each.verdict:4}", styles[each.verdict]), each.name, Text(each.text))
+        rows.append((Text(f"  {each.verdict:4}", styles[each.verdict]), each.name, Text(each.text)))
         if each.advice:
-            table.add_row("", "", Text(each.advice, "dim"))
-    out.print(table)
+            rows.append(("", "", each.advice))
+    out.print(grid(rows))
     if line := acl_of(found):
         out.print(Text(line), soft_wrap=True)
     counts = {verdict: sum(each.verdict == verdict for each in found) for verdict in (FAIL, WARN)}

@@ -124,20 +124,30 @@ async def _check_used(store: Store, place: ChosenStore) -> None:
 
 
 @contextlib.asynccontextmanager
-async def open_memory(
-    url: str | None, namespace: str, on_event: OnEvent | None = None, **overrides: Any
+async def open_unchecked(
+    url: str | None, namespace: str = "default", on_event: OnEvent | None = None, **overrides: Any
 ) -> AsyncIterator[tuple[Memory, ChosenStore]]:
-    """Yield a connected memory and its place. Records the namespace if it was never used.
+    """Yield a memory that connects with its first call, and its place.
 
     Raises:
         Stop: if Redis does not answer or refuses a call.
     """
     memory, place = connect(url, namespace, on_event, **overrides)
     try:
-        async with memory:
-            yield memory, place
+        yield memory, place
     except (StoreUnavailable, NotAllowed) as error:
         raise stop_for(place.name, error) from None
+    finally:
+        await memory.aclose()
+
+
+@contextlib.asynccontextmanager
+async def open_memory(
+    url: str | None, namespace: str, on_event: OnEvent | None = None, **overrides: Any
+) -> AsyncIterator[tuple[Memory, ChosenStore]]:
+    """Yield a connected memory and its place. Records the namespace if it was never used. Raises Stop."""
+    async with open_unchecked(url, namespace, on_event, **overrides) as (memory, place), memory:
+        yield memory, place
 
 
 @contextlib.asynccontextmanager
@@ -162,15 +172,10 @@ async def open_read_only(
     Raises:
         Stop: if the namespace was never used and `unused_ok` is False, or if Redis does not answer or refuses a call.
     """
-    memory, place = connect(url, namespace)
-    warn_if_embedded(place)
-    try:
+    async with open_unchecked(url, namespace) as (memory, place):
+        warn_if_embedded(place)
         await memory.store.agreement.look()
         if not unused_ok:
             await _check_used(memory.store, place)
         memory.store.agreement.is_agreed = True  # else the first session call would record the namespace
         yield memory, place
-    except (StoreUnavailable, NotAllowed) as error:
-        raise stop_for(place.name, error) from None
-    finally:
-        await memory.aclose()

@@ -104,8 +104,7 @@ def _join_counts(counted: Iterable[tuple[str, int]]) -> str:
 
 
 def _print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], noun: str) -> None:
-    if rows:
-        print_rows(headings, [[one_line(cell, 80) for cell in row] for row in rows])
+    print_rows(headings, [[one_line(cell, 80) for cell in row] for row in rows])
     print("no entities" if not rows and noun == "entity" else _count_noun(len(rows), noun))
 
 

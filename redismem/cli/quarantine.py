@@ -67,8 +67,7 @@ def _print_table(found: Sequence[Quarantined], now_ms: int) -> None:
         for each in found
         for age, sizes, end in [_describe(each, now_ms)]
     ]
-    if rows:
-        print_rows(("id", "", "log", "since", "--at", "holds", ""), rows)
+    print_rows(("id", "", "log", "since", "--at", "holds", ""), rows)
 
 
 def _describe(each: Quarantined, now_ms: int) -> tuple[str, str, str]:

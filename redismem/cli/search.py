@@ -93,10 +93,9 @@ async def _search_all(question: str, owner: str | None, limit: int, on: Target) 
     if on.as_json:
         print_json({"question": question, "sessions": rows})
         return 0 if rows else 1
-    if rows:
-        lines = [(row["session_id"], row["match"]) for row in rows]
-        cells = [(printable(id), f"{hit['seq']}", hit["role"], one_line(hit["text"], 240)) for id, hit in lines]
-        print_rows(("session", "message", "role", "text"), cells)
+    lines = [(row["session_id"], row["match"]) for row in rows]
+    cells = [(printable(id), f"{hit['seq']}", hit["role"], one_line(hit["text"], 240)) for id, hit in lines]
+    print_rows(("session", "message", "role", "text"), cells)
     more = "; there may be more: --limit" if cursor is not None else ""
     print(f"{plural(len(rows), 'session')} of namespace {on.namespace} on {place.name}{more}")
     return 0 if rows else 1

@@ -83,8 +83,7 @@ def _print_sessions(found: Listing, *, with_titles: bool) -> None:
         expires = f"in {duration(info.expires_ms - found.now_ms)}"
         rows.append([name, *title, active, *numbers, expires, one_line(waits, 60)])
     heads = ("active", "messages", "window", "tokens", "expires", "queue, waits for")
-    if rows:
-        print_rows(("session", *(["title"] if with_titles else []), *heads), rows)
+    print_rows(("session", *(["title"] if with_titles else []), *heads), rows)
 
 
 async def show(

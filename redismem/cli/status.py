@@ -13,7 +13,7 @@ from redismem.cli.depths import wait_of
 from redismem.cli.options import DEFAULT, EveryS, On, flag, within
 from redismem.cli.place import open_read_only
 from redismem.cli.stopping import stop_signals, wait_for
-from redismem.cli.terminal import Stop, console, print_json, print_rows
+from redismem.cli.terminal import Stop, console, grid, print_json, print_rows
 from redismem.context.info import QUEUES, Depth
 from redismem.inspection.checkup import Checkup
 from redismem.inspection.figures import duration, plural
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Shards = Annotated[bool, flag("Also show each shard.", "--shards")]
 Watch = Annotated[bool, flag("Poll until Ctrl-C: refreshes in place on a terminal, else prints one line per poll.")]
 Count = Annotated[int | None, within(1, None, "With --watch: stop after this many polls.")]
-_STYLES = {"dead": "bold red", "overdue": "yellow"}
+_STYLES = {"dead": "bold red", "overdue": "yellow", "fail": "bold red", "warn": "bold yellow"}
 
 
 async def status(
@@ -71,27 +71,21 @@ def _table(depths: Depths, wrong: Mapping[str, str]) -> Table:
 
     `wrong` has the verdicts of the doctor's findings that are not ok, worst first.
     """
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True, min_width=9)
-    table.add_column(style="dim", overflow="fold")
+    rows = list[tuple[str, Text, str]]()
     for queue in QUEUES:
         depth = depths.total(queue)
         style = _STYLES.get(queue, "") if depth.count else ""
-        table.add_row(f"  {queue}", Text(f"{depth.count:,}", style), wait_of(queue, depth, depths.now_ms))
-    limit = f"of {depths.max_sessions:,}"
-    if depths.over > 0:
-        limit += f": {depths.over:,} over the limit"
-    table.add_row("  sessions", Text(f"{depths.sessions_count:,}", "bold yellow" if depths.over > 0 else ""), limit)
+        rows.append((f"  {queue}", Text(f"{depth.count:,}", style), wait_of(queue, depth, depths.now_ms)))
+    is_over = depths.over > 0
+    limit = f"of {depths.max_sessions:,}" + (f": {depths.over:,} over the limit" if is_over else "")
+    rows.append(("  sessions", Text(f"{depths.sessions_count:,}", "bold yellow" if is_over else ""), limit))
     worst = next(iter(wrong.values()), "ok")
-    style = {"fail": "bold red", "warn": "bold yellow"}.get(worst, "")
-    table.add_row("  doctor", Text(worst, style), ", ".join(wrong))
+    rows.append(("  doctor", Text(worst, _STYLES.get(worst, "")), ", ".join(wrong)))
     if depths.degraded:
-        table.add_row("  nodes", Text("away", "bold red"), "the sessions of a node that does not answer are missing")
-    return table
+        rows.append(("  nodes", Text("away", "bold red"), "the sessions of a node that does not answer are missing"))
+    return grid(rows, numbers=True)
 
 
 def _print_shards(depths: Depths) -> None:
@@ -102,8 +96,7 @@ def _print_shards(depths: Depths) -> None:
             for queue in ("overdue", "leased"):
                 row += [_count_cell(shard[queue]), _age(shard[queue], depths.now_ms)]
             rows.append([*row, _count_cell(shard["dead"]), _count_cell(shard["evictions"])])
-    if rows:
-        print_rows(("shard", "sessions", "overdue", "oldest", "leased", "expires", "dead", "evictions"), rows)
+    print_rows(("shard", "sessions", "overdue", "oldest", "leased", "expires", "dead", "evictions"), rows)
     print(f"{plural(len(depths.shards) - len(rows), 'shard')} of {len(depths.shards)} empty")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -14,6 +14,8 @@ from redismem.inspection.figures import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 Url = Annotated[
     str | None,
@@ -73,11 +75,27 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, emoji=False)
 
 
-def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table whose last column may wrap. If the terminal is too narrow for it, print each row on two lines.
+def grid(rows: Iterable[Sequence[str | Text]], *, numbers: bool = False) -> Table:
+    """Return a table without headings, whose last column may wrap. `numbers` aligns the second column to the right."""
+    from rich.table import Table
+    from rich.text import Text
 
-    The first of these lines has the first cell, which is the one to copy.
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, justify="right" if numbers else "left", min_width=9 if numbers else None)
+    table.add_column(overflow="fold")
+    for *cells, last in rows:
+        table.add_row(*cells, Text(last, "dim") if isinstance(last, str) else last)
+    return table
+
+
+def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table whose last column may wrap; nothing without rows.
+
+    If the terminal is too narrow for it, each row takes two lines; the first has the first cell, the one to copy.
     """
+    if not rows:
+        return
     from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""`redismem check`: intact sessions pass, each kind of damage is reported, and the check writes nothing."""
+"""`redismem doctor --deep`: intact sessions pass, each kind of damage is reported, and the check writes nothing."""
 
 import json
 from collections.abc import Callable

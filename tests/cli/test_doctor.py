@@ -52,7 +52,7 @@ def examine(command: Any, server: Any, namespace: str) -> Any:
 def test_a_good_server(examine: Any, server: Any, raw: Any, namespace: str) -> None:
     found, code = examine()
     assert (code, found["shards"]["verdict"]) == (0, "warn")
-    assert "redismem namespaces" in found["shards"]["advice"], "the name may be wrong"
+    assert "redismem list namespaces" in found["shards"]["advice"], "the name may be wrong"
     with redismem.blocking.Memory.connect(server.url, namespace=namespace):
         pass
     found, code = examine()

@@ -129,7 +129,7 @@ def test_the_doctor_reports_quarantined_sessions(
 
     assert line(*redis_options)["verdict"] == "warn"
     assert ID in line(*redis_options)["seen"]
-    assert "redismem quarantine list" in line(*redis_options)["advice"]
+    assert "redismem list quarantine" in line(*redis_options)["advice"]
     assert line(*redis_options[:2], "--namespace", "none-of-it")["verdict"] == "ok"
     assert line()["verdict"] == "ok", "the embedded store"
 

@@ -1,4 +1,4 @@
-"""`redismem queues` and `redismem watch` show the right numbers and change nothing."""
+"""`redismem status` shows the right numbers and changes nothing."""
 
 import json
 import re

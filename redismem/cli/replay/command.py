@@ -14,7 +14,7 @@ from redismem.cli.options import flag, within
 from redismem.cli.place import HOW_TO_NAME_REDIS, ChosenStore, open_memory
 from redismem.cli.replay.replaying import Findings, Replay, Steps
 from redismem.cli.streams import complain
-from redismem.cli.terminal import AsJson, OwnNamespace, Stop, Url, Yes, ask, console, print_json
+from redismem.cli.terminal import AsJson, OwnNamespace, Stop, Url, Yes, ask, console, grid, print_json
 from redismem.events import Event
 from redismem.inspection.figures import plural
 from redismem.workers.strategies import from_settings
@@ -157,18 +157,11 @@ def _document(
 def _print_report(
     findings: Findings, file: Path, place: ChosenStore, namespace: str, concurrency: int, keep: bool
 ) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     out = console()
     out.print(Text.assemble((file.name, "bold"), f"  into {place.name}, namespace {namespace}"))
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(style="dim", overflow="fold")
-    for row in _rows(findings, concurrency):
-        table.add_row("  " + row[0], *row[1:])
-    out.print(table)
+    out.print(grid((("  " + name, *cells) for name, *cells in _rows(findings, concurrency)), numbers=True))
     if findings.good:
         verdict = Text(f"identical: all {plural(findings.messages, 'message')} read back as in the file", "bold green")
     elif not findings.sessions:

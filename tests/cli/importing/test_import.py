@@ -220,7 +220,7 @@ def test_a_second_run_adds_what_is_new_and_leaves_other_messages_alone(
 
     memory.session("langchain:grows").pop()
     memory.session("langchain:grows").append({"role": "user", "content": "another end"})
-    told = run(*options, "--replace", code=1)
+    told = run(*options, "--replace", "--yes", code=1)
     assert (told["copied"], told["continued"], told["unchanged"], told["messages"]) == (2, 1, 1, 3)
     assert payloads(memory, "langchain:grows") == ["a", "b", "c"]
     assert payloads(memory, "langchain:differs") == ["a", "b"]
@@ -293,7 +293,7 @@ def test_documents_of_langchain_redis_are_read_from_another_redis_in_the_order_o
     said = ""
     while server.place not in said:  # on a machine that halts, the other Redis may not answer in time either
         ran = command("import", "langchain-redis", "--from", server.url, *redis_options)
-        assert ran.code == 1
+        assert ran.code == 3
         said = ran.error_line
 
 
@@ -302,7 +302,7 @@ def test_a_source_without_the_command_is_named(
 ) -> None:
     client.set(f"{namespace}:s:01ARZ3NDEKTSV4RRFFQ69G5FAV", "{}")
     ran = command("import", "langchain-redis", "--prefix", f"{namespace}:", *redis_options)
-    assert (ran.code, "interrupted after 0 conversations: " in ran.error_line) == (1, True)
+    assert (ran.code, "interrupted after 0 conversations: " in ran.error_line) == (3, True)
     assert "json.get" in ran.error_line.lower()
 
 

@@ -52,6 +52,6 @@ def test_the_owner_in_a_line_of_a_file_is_that_of_the_session(
     ran = run("jsonl", file, code=1)
     assert [each["problem"][:11] for each in ran["problems"]] == ["an owner is", "owner is no"]
     assert [memory.session(name).info().owner for name in ("s-0", "s-1")] == ["ann", None]
-    assert command("demo", "replay", file, "--keep", "--replace", *redis_options).code == 1
+    assert command("demo", "replay", file, "--keep", "--replace", "--yes", *redis_options).code == 1
     assert [memory.session(name).info().owner for name in ("s-0", "s-1")] == ["ann", None]
     assert memory.forget(owner="ann").session_count == 1

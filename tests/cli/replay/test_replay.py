@@ -128,7 +128,7 @@ def test_sessions_that_exist_are_left_alone_unless_told_otherwise(
         assert memory.session("chat-4").params() == {"b": 2}
         assert memory.count() == 2
 
-        assert command("demo", "replay", file, "--keep", "--replace", *redis_options).code == 0
+        assert command("demo", "replay", file, "--keep", "--replace", "--yes", *redis_options).code == 0
         assert memory.count() == 20
         assert [message.to_openai() for message in memory.session("chat-3").messages()] == CHAT
 
@@ -169,7 +169,7 @@ def test_any_json_in_a_transcript_comes_back_identical(
     command: Any, store_options: Any, tmp_path: Path, chats: Any
 ) -> None:
     file = write(tmp_path / "chats.jsonl", *(chat(f"chat-{n}", messages) for n, messages in enumerate(chats)))
-    options = ("--replace", "--concurrency", 2, "--namespace", "test-any-json")
+    options = ("--replace", "--yes", "--concurrency", 2, "--namespace", "test-any-json")
     ran = command("demo", "replay", file, "--json", *options, *store_options)
     assert (ran.code, ran.err) == (0, "")
     assert ran.document["identical_messages"] == sum(map(len, chats))
