@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code: 0 success, 1 failure, 2 wrong usage."""
+    """Run a command line and return its exit code; docs/operations.md has the table of codes."""
     from redismem.cli.overview import answer
     from redismem.cli.streams import accept_any_text
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import re
 from collections.abc import Callable
@@ -12,23 +11,20 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from redismem.cli.demo import filling
-from redismem.cli.logs import logs_on_stderr
 from redismem.cli.options import JsonLogs
-from redismem.cli.place import address_of, safe_url, stop_for
 from redismem.cli.serving import (
     DEFAULT,
+    Running,
     ServeOptions,
     changed_options,
-    following,
+    listening,
     load_access,
     raise_file_limit,
     read_text,
-    warn_of_missing_workers,
+    running,
 )
-from redismem.cli.stopping import hangup_signals, stop_signals
 from redismem.cli.streams import complain
 from redismem.cli.terminal import Namespace, Stop, Url
-from redismem.errors import StoreUnavailable
 from redismem.memory.memory import Memory
 from redismem.settings.extras import require_extra
 from redismem.settings.settings import Settings
@@ -69,7 +65,9 @@ async def serve(
     if options.mcp:
         from redismem.cli import mcp
 
-        return await mcp.serve(options, url, namespace, as_json=as_json)
+        with running(url, as_json=as_json) as here:
+            await mcp.serve(options, namespace, here)
+        return 0
     if refused := changed_options(options, "http", "resumable", "owner"):
         raise Stop(f"{refused[0]} needs --mcp", 2)
     require_extra("server", "redismem serve")
@@ -81,32 +79,18 @@ async def serve(
     access = load_access(options.keys, options.keys_file, namespace, options.host)
     if options.recall_scope == "owner" and not access.has_owners:
         raise Stop("--recall-scope owner needs a key of one owner: see `redismem key NAME --owner ID`", 2)
-    settings = Settings()
-    address = address_of(url, settings)
-    embedded = address.lower() == EMBEDDED
     measured = prometheus.Meters()
-    has_workers = embedded or options.demo if options.workers is None else options.workers
-    connect = _connector(address, settings, measured, options.stop_s if has_workers else None)
-    raise_file_limit()
-    place = "embedded" if embedded else safe_url(address)
-    with logs_on_stderr(as_json=as_json), stop_signals() as stopping, hangup_signals() as hangup:
-        try:
-            await _serve(options, access, measured, connect, place, stopping, hangup)
-        except StoreUnavailable as error:
-            raise stop_for(place, error) from None
+    with running(url, as_json=as_json) as here:
+        has_workers = here.embedded or options.demo if options.workers is None else options.workers
+        connect = _connector(here.address, here.settings, measured, options.stop_s if has_workers else None)
+        raise_file_limit()
+        await _serve(options, access, measured, connect, here)
     return 0
 
 
 async def _serve(
-    options: ServeOptions,
-    access: Access,
-    meters: Meters,
-    connect: Callable[[str], Memory],
-    place: str,
-    stopping: asyncio.Event,
-    hangup: asyncio.Event,
+    options: ServeOptions, access: Access, meters: Meters, connect: Callable[[str], Memory], here: Running
 ) -> None:
-    from redismem.web.server import listen
     from redismem.web.server import serve as serve_until
     from redismem.web.service import opened
 
@@ -114,22 +98,18 @@ async def _serve(
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
+
+    def words(at: str) -> str:
+        more = f"\na conversation with a summary: {at}/#/s/{filling.CHAT}" if options.demo else ""
+        return f"redismem listens on {at} (store: {here.place}); open it in a browser for the page{more}"
+
     async with opened(access.namespaces, connect) as memories:
         if options.demo:
             await filling.fill(memories[filling.NAMESPACE])
         service = _open_service(options, access, memories, meters)
-        service.embedded = place == "embedded"
-        with listen(options.host, 8_080 if options.port is None else options.port) as listening:
-            host = f"[{options.host}]" if ":" in options.host else options.host
-            at = f"http://{host}:{listening.getsockname()[1]}"
-            more = f"\na conversation with a summary: {at}/#/s/{filling.CHAT}" if options.demo else ""
-            print(f"redismem listens on {at} (store: {place}); open it in a browser for the page{more}", flush=True)
-            if access.is_open:
-                complain("no keys: every user of this machine has full access; see --keys-file")
-            await warn_of_missing_workers(memories)
-            async with following(options.keys_file, service, memories, hangup):
-                await serve_until(service, listening, stopping, options.stop_s)
-            print("redismem has stopped", flush=True)
+        service.embedded = here.embedded
+        async with listening(options, service, memories, here, 8_080, words) as port:
+            await serve_until(service, port, here.stopping, options.stop_s)
 
 
 def _open_service(options: ServeOptions, access: Access, memories: Memories, meters: Meters) -> Service:

@@ -6,19 +6,25 @@ import asyncio
 import contextlib
 import ipaddress
 import resource
-from collections.abc import AsyncIterator, Mapping
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from redismem.cli.logs import logs_on_stderr
 from redismem.cli.options import flag, within
+from redismem.cli.place import address_of, safe_url, stop_for
+from redismem.cli.stopping import hangup_signals, stop_signals
 from redismem.cli.streams import complain
 from redismem.cli.terminal import Stop
-from redismem.errors import RedismemError
+from redismem.errors import RedismemError, StoreUnavailable
 from redismem.inspection.doctor import has_workers
 from redismem.memory.memory import Memory
+from redismem.settings.settings import Settings
+from redismem.transport.connect import EMBEDDED
 
 if TYPE_CHECKING:
     from redismem.web.access import Access
@@ -127,8 +133,61 @@ def changed_options(options: ServeOptions, *names: str) -> list[str]:
     return [f"--{name.replace('_', '-')}" for name in changed]
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The Redis of a running server, and the signals that reach the server."""
+
+    settings: Settings
+    address: str
+    stopping: asyncio.Event
+    hangup: asyncio.Event
+
+    @property
+    def embedded(self) -> bool:
+        return self.address.lower() == EMBEDDED
+
+    @property
+    def place(self) -> str:
+        """The address without user, password and options."""
+        return "embedded" if self.embedded else safe_url(self.address)
+
+
+@contextlib.contextmanager
+def running(url: str | None, *, as_json: bool) -> Iterator[Running]:
+    """Log to stderr and listen to signals while the block runs. Raises Stop if Redis does not answer."""
+    settings = Settings()
+    address = address_of(url, settings)
+    with logs_on_stderr(as_json=as_json), stop_signals() as stopping, hangup_signals() as hangup:
+        here = Running(settings, address, stopping, hangup)
+        try:
+            yield here
+        except StoreUnavailable as error:
+            raise stop_for(here.place, error) from None
+
+
 @contextlib.asynccontextmanager
-async def following(
+async def listening(
+    options: ServeOptions, service: Service, memories: Memories, here: Running, port: int, words: Callable[[str], str]
+) -> AsyncIterator[socket.socket]:
+    """Listen, and follow the file of keys, while the block runs. Prints the words for the address.
+
+    Without the option, the port is `port`.
+    """
+    from redismem.web.server import listen
+
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    with listen(options.host, port if options.port is None else options.port) as opened:
+        print(words(f"http://{host}:{opened.getsockname()[1]}"), flush=True)
+        if service.access.is_open:
+            complain("no keys: every user of this machine has full access; see --keys-file")
+        await warn_of_missing_workers(memories)
+        async with _following(options.keys_file, service, memories, here.hangup):
+            yield opened
+        print("redismem has stopped", flush=True)
+
+
+@contextlib.asynccontextmanager
+async def _following(
     path: str | None, service: Service, memories: Memories, hangup: asyncio.Event
 ) -> AsyncIterator[None]:
     """Follow the file of keys while the block runs. Without a file, warn that SIGHUP changes nothing."""

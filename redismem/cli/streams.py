@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 
 from redismem.inspection.figures import printable
 
@@ -11,6 +12,14 @@ from redismem.inspection.figures import printable
 def complain(text: str) -> None:
     """Print the text as one line on stderr."""
     print(f"redismem: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
+
+
+def complain_all(problems: Sequence[tuple[str, str]], count: int) -> None:
+    """Print the problems, each with its place, and how many more there are."""
+    for place, text in problems:
+        complain(f"{place}: {text}")
+    if count > len(problems):
+        complain(f"and {count - len(problems):,} more problems")
 
 
 def accept_any_text() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -66,6 +67,12 @@ def ask(question: str, *, yes: bool) -> None:
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Stop("cancelled; nothing was changed")
+
+
+def check_file(path: Path) -> None:
+    """Raise Stop if there is no such file."""
+    if not path.is_file():
+        raise Stop(f"{path} is not a regular file" if path.exists() else f"there is no file {path}", 2)
 
 
 def console(*, stderr: bool = False) -> Console:

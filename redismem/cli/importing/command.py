@@ -18,8 +18,8 @@ from redismem.cli.importing.copying import Copying, Findings, Owners
 from redismem.cli.importing.sources import SOURCES, Conversation, Source
 from redismem.cli.options import DEFAULT, DryRun, On, flag
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory, open_read_only
-from redismem.cli.streams import complain
-from redismem.cli.terminal import UNREACHABLE, Stop, Yes, ask, print_json, progress
+from redismem.cli.streams import complain, complain_all
+from redismem.cli.terminal import UNREACHABLE, Stop, Yes, ask, check_file, print_json, progress
 from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.inspection.figures import plural
 
@@ -107,8 +107,7 @@ def _prefix_of(source: str, row: Source, file: Path | None, prefix: str | None) 
     if file is not None:
         if prefix is not None:
             raise Stop(f"--prefix is for the keys of a Redis: {source} has none", 2)
-        if not file.is_file():
-            raise Stop(f"{file} is not a regular file" if file.exists() else f"there is no file {file}", 2)
+        check_file(file)
         return ""
     beginning = row.prefix if prefix is None else prefix
     if not beginning:
@@ -141,10 +140,7 @@ async def _run(copying: Copying, conversations: AsyncIterator[Conversation]) -> 
 
 
 def _report(findings: Findings, source: str, where: str, *, dry_run: bool, as_json: bool) -> None:
-    for name, reason in findings.problems:
-        complain(f"{name}: {reason}")
-    if findings.problems_count > len(findings.problems):
-        complain(f"and {findings.problems_count - len(findings.problems):,} more problems")
+    complain_all(findings.problems, findings.problems_count)
     if as_json:
         numbers = {"conversations": findings.conversations, **asdict(findings)}
         problems = [{"conversation": name, "problem": reason} for name, reason in findings.problems]

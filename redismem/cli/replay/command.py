@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from redismem.cli.options import flag, within
-from redismem.cli.place import HOW_TO_NAME_REDIS, ChosenStore, open_memory
+from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory
 from redismem.cli.replay.replaying import Findings, Replay, Steps
-from redismem.cli.streams import complain
-from redismem.cli.terminal import AsJson, OwnNamespace, Stop, Url, Yes, ask, console, grid, print_json
+from redismem.cli.streams import complain_all
+from redismem.cli.terminal import (
+    AsJson,
+    OwnNamespace,
+    Stop,
+    Url,
+    Yes,
+    ask,
+    check_file,
+    console,
+    grid,
+    print_json,
+    progress,
+)
 from redismem.events import Event
 from redismem.inspection.figures import plural
 from redismem.workers.strategies import from_settings
@@ -60,7 +72,7 @@ async def replay(
     `REDISMEM_MAX_WINDOW_COUNT` (10,000) messages. Run no worker on the namespace meanwhile.
     Exit code: 0 if everything is identical and sound, 1 if not or if a line was skipped.
     """
-    total = _file_bytes(file)
+    check_file(file)
     settings: dict[str, Any] = {} if no_summaries else _SUMMARISED
     sent: Counter[str] = Counter()
 
@@ -74,15 +86,16 @@ async def replay(
             ask(f"Clear the sessions of {file} that exist in namespace {namespace} on {place.name}?", yes=yes)
         strategy = None if no_summaries else from_settings(memory.settings)
         replaying = Replay(memory, file, strategy, sent, concurrency=concurrency, keep=keep, replace=replace)
-        findings = await _run_with_progress(replaying, total)
-    for line, text in findings.problems:
-        complain(f"line {line}: {text}")
-    if findings.problems_count > len(findings.problems):
-        complain(f"and {findings.problems_count - len(findings.problems):,} more problems")
+        findings = await _run_with_progress(replaying)
+    complain_all([(f"line {line}", text) for line, text in findings.problems], findings.problems_count)
+    figures = _figures(findings)
     if as_json:
-        print_json(_document(findings, file, place, namespace, concurrency, keep))
+        where = {"file": str(file), "store": place.name, "namespace": namespace, "concurrency": concurrency}
+        problems = [{"line": line, "problem": text} for line, text in findings.problems]
+        print_json(where | figures | {"kept": keep, "problems": problems})
     else:
-        _print_report(findings, file, place, namespace, concurrency, keep)
+        rows = _rows(figures, findings.trips, concurrency)
+        _print_report(findings, rows, f"{file.name}  into {place.name}, namespace {namespace}", keep)
     return 0 if findings.good else 1
 
 
@@ -91,121 +104,89 @@ def percentile(values: array[float], share: float) -> float | None:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else None
 
 
-def _file_bytes(file: Path) -> int:
-    if not file.is_file():
-        raise Stop(f"{file} is not a regular file" if file.exists() else f"there is no file {file}", 2)
-    return file.stat().st_size
+def _figures(findings: Findings) -> dict[str, Any]:
+    """Return the figures as JSON values; `None` stands for a figure that could not be measured."""
 
+    def ratio(part: float | None, whole: float, digits: int) -> float | None:
+        return round(part / whole, digits) if part and whole else None
 
-async def _run_with_progress(replay: Replay, total: int) -> Findings:
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description:13}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), disable=not sys.stderr.isatty()) as bar:
-        storing = bar.add_task("storing", total=total)
-        summarising = bar.add_task("summarising", total=None, start=False)
-        comparing = bar.add_task("reading back", total=total, start=False)
-
-        def advance_summarising(count: int) -> None:
-            bar.start_task(summarising)
-            bar.update(summarising, advance=count, total=replay.findings.sessions)
-
-        def advance_comparing(count: int) -> None:
-            bar.start_task(comparing)
-            bar.advance(comparing, count)
-
-        steps = Steps(lambda count: bar.advance(storing, count), advance_summarising, advance_comparing)
-        return await replay.run(steps)
-
-
-def _document(
-    findings: Findings, file: Path, place: ChosenStore, namespace: str, concurrency: int, keep: bool
-) -> dict[str, Any]:
-    per_message = (
-        findings.stored_bytes / findings.messages if findings.stored_bytes is not None and findings.messages else None
-    )
     return {
-        "file": str(file),
-        "store": place.name,
-        "namespace": namespace,
-        "concurrency": concurrency,
         "sessions": findings.sessions,
         "messages": findings.messages,
         "turns": findings.turns,
         "seconds": round(findings.seconds, 4),
-        "turns_per_s": round(findings.turns / findings.seconds, 1) if findings.turns else None,
+        "turns_per_s": ratio(findings.turns, findings.seconds, 1),
         "p50_ms": percentile(findings.latencies_ms, 0.50),
         "p99_ms": percentile(findings.latencies_ms, 0.99),
-        "round_trips_per_turn": round(findings.trips / findings.turns, 4) if findings.turns else None,
+        "round_trips_per_turn": ratio(findings.trips, findings.turns, 4),
         "raw_bytes": findings.raw_bytes,
         "stored_bytes": findings.stored_bytes,
-        "bytes_per_message": None if per_message is None else round(per_message, 1),
-        "stored_to_raw": round(findings.stored_bytes / findings.raw_bytes, 4) if findings.stored_bytes else None,
+        "bytes_per_message": ratio(findings.stored_bytes, findings.messages, 1),
+        "stored_to_raw": ratio(findings.stored_bytes, findings.raw_bytes, 4),
         "summaries": findings.summaries,
         "covered_messages": findings.covered_messages,
-        "summaries_per_s": round(findings.summaries / findings.summarising_seconds, 1) if findings.summaries else None,
+        "summaries_per_s": ratio(findings.summaries, findings.summarising_seconds, 1),
         "checked_sessions": findings.checked,
         "violations": findings.violations,
         "identical_messages": findings.identical_messages,
         "good": findings.good,
-        "kept": keep,
         "problems_count": findings.problems_count,
-        "problems": [{"line": line, "problem": text} for line, text in findings.problems],
     }
 
 
-def _print_report(
-    findings: Findings, file: Path, place: ChosenStore, namespace: str, concurrency: int, keep: bool
-) -> None:
+def _print_report(findings: Findings, rows: Sequence[tuple[str, str, str]], where: str, keep: bool) -> None:
     from rich.text import Text
 
     out = console()
-    out.print(Text.assemble((file.name, "bold"), f"  into {place.name}, namespace {namespace}"))
-    out.print(grid((("  " + name, *cells) for name, *cells in _rows(findings, concurrency)), numbers=True))
+    out.print(Text(where, "bold"))
+    out.print(grid(rows, numbers=True))
     if findings.good:
         verdict = Text(f"identical: all {plural(findings.messages, 'message')} read back as in the file", "bold green")
     elif not findings.sessions:
         verdict = Text("nothing was replayed", "bold red")
     else:
         problems = f"; {plural(findings.problems_count, 'problem')}, see above" if findings.problems_count else ""
-        verdict = Text(
-            f"{findings.identical_messages:,} of {findings.messages:,} messages identical{problems}", "bold red"
-        )
+        counts = f"{findings.identical_messages:,} of {findings.messages:,} messages identical"
+        verdict = Text(f"{counts}{problems}", "bold red")
     out.print(verdict)
     if findings.sessions:
         out.print(Text("the sessions are kept" if keep else "the sessions were cleared (--keep leaves them)"))
 
 
-def _rows(findings: Findings, concurrency: int) -> list[tuple[str, str, str]]:
-    rows = [
-        ("sessions", f"{findings.sessions:,}", ""),
-        ("messages", f"{findings.messages:,}", ""),
-        ("turns", f"{findings.turns:,}", "one append_and_read each, up to a user message"),
+def _rows(figures: dict[str, Any], trips: int, concurrency: int) -> list[tuple[str, str, str]]:
+    def row(name: str, key: str, form: str, note: str = "") -> list[tuple[str, str, str]]:
+        return [] if not figures[key] else [(f"  {name}", form.format(figures[key]), note)]
+
+    no_sizes = [("  bytes per message", "—", "not available on this store")] if figures["stored_bytes"] is None else []
+    covered = f"of {plural(figures['covered_messages'], 'message')}, {figures['summaries_per_s'] or 0:,.0f} per second"
+    return [
+        *row("sessions", "sessions", "{:,}"),
+        *row("messages", "messages", "{:,}"),
+        *row("turns", "turns", "{:,}", "one append_and_read each, up to a user message"),
+        *row("turns per second", "turns_per_s", "{:,.0f}", f"{concurrency} at a time"),
+        *row("latency p50", "p50_ms", "{:.2f} ms", "includes waiting for concurrent turns"),
+        *row("latency p99", "p99_ms", "{:.2f} ms"),
+        *row("round trips per turn", "round_trips_per_turn", "{:.3f}", f"{trips:,} counted, with retries"),
+        *row("bytes per message", "bytes_per_message", "{:,.0f}", "MEMORY USAGE of all keys, indexes included"),
+        *no_sizes,
+        *row("stored to raw", "stored_to_raw", "{:.2f} ×", "raw: the messages as compact JSON"),
+        *row("summaries", "summaries", "{:,}", covered),
+        *row("invariants", "checked_sessions", "{:,}", f"sessions, {plural(figures['violations'], 'violation')}"),
     ]
-    if not findings.turns:
-        return rows
-    p50, p99 = (percentile(findings.latencies_ms, share) or 0.0 for share in (0.50, 0.99))
-    rows += [
-        ("turns per second", f"{findings.turns / findings.seconds:,.0f}", f"{concurrency} at a time"),
-        ("latency p50", f"{p50:.2f} ms", "includes waiting for concurrent turns"),
-        ("latency p99", f"{p99:.2f} ms", ""),
-        ("round trips per turn", f"{findings.trips / findings.turns:.3f}", f"{findings.trips:,} counted, with retries"),
-    ]
-    if findings.stored_bytes is None:
-        rows.append(("bytes per message", "—", "not available on this store"))
-    elif findings.messages:
-        per_message = f"{findings.stored_bytes / findings.messages:,.0f}"
-        rows += [
-            ("bytes per message", per_message, "MEMORY USAGE of all keys, indexes included"),
-            (
-                "stored to raw",
-                f"{findings.stored_bytes / findings.raw_bytes:.2f} ×",
-                "raw: the messages as compact JSON",
-            ),
-        ]
-    if findings.summaries:
-        per_s = findings.summaries / findings.summarising_seconds
-        covers = f"of {plural(findings.covered_messages, 'message')}, {per_s:,.0f} written per second"
-        rows.append(("summaries", f"{findings.summaries:,}", covers))
-    violations = plural(findings.violations, "violation")
-    return [*rows, ("invariants", f"{findings.checked:,}", f"sessions checked: {violations}")]
+
+
+async def _run_with_progress(replay: Replay) -> Findings:
+    with progress("bytes stored") as stored, progress("sessions summarised") as done, progress("bytes read") as read:
+        return await replay.run(Steps(_adder(stored), _adder(done), _adder(read)))
+
+
+def _adder(show: Callable[[int], None]) -> Callable[[int], None]:
+    """Return a function that shows the sum of the numbers that it was called with."""
+    total = 0
+
+    def add(count: int) -> None:
+        nonlocal total
+        total += count
+        show(total)
+
+    return add

@@ -76,7 +76,7 @@ def test_a_server_out_of_memory_ends_the_replay_and_leaves_nothing(
 ) -> None:
     intercept(RunsFull)
     ran = command("demo", "replay", file, "--concurrency", 4, *redis_options)
-    assert ran.code == 1
+    assert ran.code == 3
     assert "OOM" in ran.error_line
     left = namespace_keys(redis_server.url, redis_options[-1])
     assert {key.rpartition(b":")[2] for key in left} == {b"namespace", b"fences"}
