@@ -7,13 +7,10 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
-from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
 from redismem.web.api import (
     about,
-    appends,
     chat,
     clients,
     contexts,
@@ -28,10 +25,10 @@ from redismem.web.api import (
     turns,
 )
 from redismem.web.edge import Edge
-from redismem.web.http.problems import ANSWERED, CODES, MEDIA_TYPE, Problem, to_problem
+from redismem.web.http.problems import ANSWERED, Problem, to_problem
+from redismem.web.openapi import openapi_document
 from redismem.web.service import Service
 
-_OPEN = ("/livez", "/readyz", "/openapi.json")
 # Faults whose message says what is allowed and quotes nothing from the request.
 _SHOWN_FAULTS = {
     "missing",
@@ -92,7 +89,7 @@ def create_app(service: Service) -> Edge:
         records,
     ):
         app.router.routes += part.router.routes
-    app.openapi = lambda: _openapi_document(app)  # type: ignore[method-assign]
+    app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
     return Edge(service, app, app.openapi)
 
 
@@ -127,35 +124,3 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
 def _fault(error: Any) -> dict[str, str]:
     fault = {"where": ".".join(map(str, error["loc"]))[:200], "what": error["type"]}
     return fault | ({"expected": error["msg"]} if error["type"] in _SHOWN_FAULTS else {})
-
-
-def _openapi_document(app: FastAPI) -> dict[str, Any]:
-    if app.openapi_schema is None:
-        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        refusals = _refusals()
-        paths = document["paths"]
-        paths.setdefault(appends.PATH, {})["post"] = appends.operation({}) | {"tags": ["sessions"]}
-        for path, operations_of in paths.items():
-            for operation in operations_of.values():
-                operation["responses"].pop("422", None)
-                operation["responses"] |= {
-                    status: answer for status, answer in refusals.items() if status not in operation["responses"]
-                }
-                if path not in _OPEN:
-                    operation["security"] = [{"key": []}]
-        components = document.setdefault("components", {})
-        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-        models = [(kind, "serialization") for kind in (schemas.ProblemDocument, *appends.ANSWERS)]
-        _, definitions = models_json_schema(models, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
-        components["schemas"] = definitions["$defs"] | components.get("schemas", {})
-        app.openapi_schema = document
-    return app.openapi_schema
-
-
-def _refusals() -> dict[str, Any]:
-    """Return the OpenAPI responses for the problems that any route may answer with, by status."""
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
-    codes: dict[str, list[str]] = {}
-    for code, (status, _) in CODES.items():
-        codes.setdefault(str(status), []).append(code)
-    return {status: {"description": ", ".join(names), "content": content} for status, names in codes.items()}

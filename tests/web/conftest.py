@@ -11,7 +11,7 @@ import pytest
 from support.http_service import RunningService, serve_memory
 from support.provider_server import ProviderServer
 
-import redismem.web.app
+import redismem.web.openapi
 from redismem import Memory
 from redismem.inspection import checkup
 from redismem.web.api import operations
@@ -28,7 +28,7 @@ def one_document() -> Iterator[None]:
         return json.loads(built[0])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(redismem.web.app, "get_openapi", document)
+        patch.setattr(redismem.web.openapi, "get_openapi", document)
         yield
 
 

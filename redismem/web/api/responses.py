@@ -17,7 +17,7 @@ from redismem.web.access import Caller
 from redismem.web.api.appends import append_id
 from redismem.web.api.clients import BODY, Busy
 from redismem.web.api.sessions import Owner, TheCaller, TheService, caller_of
-from redismem.web.api.streams import wait_for_disconnect
+from redismem.web.api.streams import STREAM, wait_for_disconnect
 from redismem.web.api.turn_streams import OpenTurn, answer_turn, describe, open_known, peek, respond, until_end
 from redismem.web.api.turns import Key
 from redismem.web.chat.chat import Question
@@ -28,7 +28,8 @@ from redismem.web.service import Service
 
 router = APIRouter(prefix="/openai/responses", tags=["turns"])
 _FORMAT = "openai"
-_ANSWERS: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {}, "text/event-stream": {}}}}
+_ANSWER = {"schema": {"type": "object", "additionalProperties": True}}
+_ANSWERS: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": _ANSWER, **STREAM[200]["content"]}}}
 ResponseId = Annotated[str, Path(min_length=1, max_length=2_000)]
 
 

@@ -14,7 +14,12 @@ from redismem.web.open_streams import OpenStream, StreamKind
 from redismem.web.service import Service
 
 HEARTBEAT_S = 15.0
-STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events. In the format `events`, the data of each is a `TurnEvent`.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
 """The OpenAPI response of a stream."""
 REVOKED = "the key is no longer valid"
 _HEARTBEAT = b": still here\n\n"

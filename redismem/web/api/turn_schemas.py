@@ -43,6 +43,91 @@ class TurnAccepted(BaseModel):
     turn: str
 
 
+class TextEvent(BaseModel):
+    """A part of the answer."""
+
+    type: Literal["text"]
+    delta: str
+
+
+class ReasoningEvent(BaseModel):
+    """A part of what the model thinks."""
+
+    type: Literal["reasoning"]
+    delta: str
+
+
+class ToolCallEvent(BaseModel):
+    """A part of a tool call. `delta` is a part of its arguments; `done` is true once they are complete."""
+
+    type: Literal["tool_call"]
+    id: str
+    name: str = ""
+    delta: str = ""
+    done: bool = False
+
+
+class ToolResultEvent(BaseModel):
+    type: Literal["tool_result"]
+    id: str
+    content: Any
+
+
+class DataEvent(BaseModel):
+    """Data beside the answer. The name `recalled` has what was recalled."""
+
+    type: Literal["data"]
+    name: str
+    data: Any
+
+
+class NoticeEvent(BaseModel):
+    """A text for the user."""
+
+    type: Literal["notice"]
+    code: str
+    text: str
+
+
+class StoredEvent(BaseModel):
+    """Messages that are stored now: the question, or a step with tools."""
+
+    type: Literal["message"]
+    first_seq: int
+    last_seq: int
+
+
+class ResetEvent(BaseModel):
+    """The turn follows anew: drop the events so far."""
+
+    type: Literal["reset"]
+
+
+class EndEvent(BaseModel):
+    """The last event. `seq` is that of the reply; null means that there is none."""
+
+    type: Literal["end"]
+    outcome: Literal["done", "stopped", "failed", "lost"]
+    reason: str | None
+    seq: int | None
+    usage: dict[str, Any] | None
+
+
+TurnEvent = Annotated[
+    TextEvent
+    | ReasoningEvent
+    | ToolCallEvent
+    | ToolResultEvent
+    | DataEvent
+    | NoticeEvent
+    | StoredEvent
+    | ResetEvent
+    | EndEvent,
+    Field(discriminator="type"),
+]
+"""The data of a server-sent event of a turn, in the format `events`."""
+
+
 class TurnStop(Taken):
     """The turn to stop: the running one, or only if it is `turn`. `reason` is stored with its reply."""
 

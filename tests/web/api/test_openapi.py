@@ -95,3 +95,40 @@ async def test_the_document_is_served_and_lists_every_refusal(http: RunningServi
         for operation in operations.values():
             assert {"400", "401", "403", "404", "409", "413", "422", "429", "503"} <= set(operation["responses"]), path
             assert ("security" in operation) is (path not in ("/livez", "/readyz"))
+
+
+def untyped(part: Any, where: str = "") -> Iterator[str]:
+    """Yield the places of a document whose values have no type: a generated client does not know them."""
+    if isinstance(part, list):
+        for number, each in enumerate(part):
+            yield from untyped(each, f"{where}/{number}")
+    elif isinstance(part, dict):
+        members = part.get("properties", {})
+        schemas = members | {name: part[name] for name in ("schema", "items") if name in part}
+        for name, schema in schemas.items():
+            if not schema.keys() & {"type", "$ref", "anyOf", "oneOf", "enum", "const"}:
+                yield f"{where}/{name}"
+        if part.get("additionalProperties") is True:
+            yield f"{where}/additionalProperties"
+        for name, each in (part | members if members else part).items():
+            if name != "properties" or name in members:
+                yield from untyped(each, f"{where}/{name}")
+
+
+def test_every_value_of_the_document_has_a_type() -> None:
+    document = create_app(Service({}, Access([]))).openapi()
+    assert list(untyped(document)) == []
+    contents = [
+        (path, status, kind)
+        for path, operations in document["paths"].items()
+        for operation in operations.values()
+        for status, answer in operation["responses"].items()
+        for kind, content in answer.get("content", {}).items()
+        if "schema" not in content
+    ]
+    assert contents == []
+    event = document["components"]["schemas"]["TurnEvent"]
+    written = {"text", "reasoning", "tool_call", "tool_result", "data", "notice"}
+    assert set(event["discriminator"]["mapping"]) == {*written, "message", "reset", "end"}
+    fault = {"properties": {"given": {"title": "Given"}}, "additionalProperties": True}
+    assert list(untyped(fault)) == ["/given", "/additionalProperties"]
