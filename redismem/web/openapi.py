@@ -16,11 +16,8 @@ from redismem.web.http.problems import CODES, MEDIA_TYPE
 _OPEN = ("/livez", "/readyz", "/openapi.json")
 _REF = "#/components/schemas/{model}"
 _JSON = {"$ref": _REF.format(model="Json")}
-_JSON_TYPES: list[dict[str, Any]] = [
-    *({"type": name} for name in ("string", "number", "boolean", "null")),
-    {"type": "array", "items": _JSON},
-    {"type": "object", "additionalProperties": _JSON},
-]
+# Not recursive: a generated client that makes types of types, such as openapi-fetch, would not end.
+_JSON_TYPES = [{"type": name} for name in ("string", "number", "boolean", "null", "array", "object")]
 _MEANINGS = {"title", "description", "default", "examples"}
 """The members of a schema that say nothing about the type."""
 
@@ -64,9 +61,8 @@ def _further_schemas() -> dict[str, Any]:
     models = [(kind, "serialization") for kind in (schemas.ProblemDocument, *appends.ANSWERS)]
     _, definitions = models_json_schema(models, ref_template=_REF)  # type: ignore[arg-type]
     event = TypeAdapter(TurnEvent).json_schema(mode="serialization", ref_template=_REF)
-    json = {"description": "Any JSON value.", "anyOf": _JSON_TYPES}
-    named: dict[str, Any] = definitions["$defs"] | event.pop("$defs") | {"TurnEvent": event, "Json": json}
-    return named
+    named: dict[str, Any] = definitions["$defs"] | event.pop("$defs")
+    return named | {"TurnEvent": event, "Json": {"description": "Any JSON value.", "anyOf": _JSON_TYPES}}
 
 
 def _with_json(schema: Any) -> Any:
