@@ -17,7 +17,10 @@ _OPEN = ("/livez", "/readyz", "/openapi.json")
 _REF = "#/components/schemas/{model}"
 _JSON = {"$ref": _REF.format(model="Json")}
 # Not recursive: a generated client that makes types of types, such as openapi-fetch, would not end.
-_JSON_TYPES = [{"type": name} for name in ("string", "number", "boolean", "null", "array", "object")]
+_JSON_TYPES: list[dict[str, Any]] = [
+    *({"type": name} for name in ("string", "number", "boolean", "null", "array")),
+    {"type": "object", "additionalProperties": {}},
+]
 _MEANINGS = {"title", "description", "default", "examples"}
 """The members of a schema that say nothing about the type."""
 
