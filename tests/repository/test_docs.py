@@ -40,6 +40,8 @@ EXAMPLE_URL = "redis://127.0.0.1:6379/0"
 NOT_RUN = {
     "pip": "it fetches from the network",
     "docker": "it needs Docker, and fetches an image",
+    "npm": "it fetches from the network: `test_typescript` runs these",
+    "npx": "it fetches from the network: `test_typescript` runs it",
     "curl": "it asks a server: `test_access` asks one the same",
 }
 # Checked by the command line's own parser alone.

@@ -41,6 +41,7 @@ class Places:
     """The Redis, the namespace and the provider of an example."""
 
     def __init__(self, redis_server: RedisServer, namespace: str, provider: ProviderServer) -> None:
+        self.redis_server = redis_server
         self.redis_url = redis_server.url
         self.namespace = namespace
         self.provider = provider

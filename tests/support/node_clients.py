@@ -1,4 +1,4 @@
-"""The JavaScript clients of the stream formats, installed once for an environment, and their drivers."""
+"""Packages of npm, installed once for an environment, and the drivers of the JavaScript clients."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ DRIVERS = Path(__file__).parents[1] / "web" / "clients"
 _INSTALL_S, _RUN_S = 300, 60
 
 
-def install_clients() -> Path:
-    """Return the folder with the packages of `package.json`. The test is skipped if they cannot be installed."""
+def install_packages(source: Path) -> Path:
+    """Return a folder with the packages of a folder's `package.json`. The test is skipped if it cannot be made."""
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
-        pytest.skip("node and npm are not installed, so no JavaScript client reads the streams")
-    wanted = (DRIVERS / "package.json").read_bytes()
+        pytest.skip("node and npm are not installed, so no JavaScript client is tried")
+    wanted = (source / "package.json").read_bytes()
     folder = Path(sys.prefix) / "clients" / hashlib.sha256(wanted).hexdigest()[:16]
     if folder.exists():
         return folder
@@ -38,7 +38,7 @@ def install_clients() -> Path:
         with contextlib.suppress(OSError):  # another process was faster
             new.rename(folder)
     except (OSError, subprocess.SubprocessError) as error:
-        pytest.skip(f"npm cannot install the JavaScript clients ({type(error).__name__}), so none reads the streams")
+        pytest.skip(f"npm cannot install the JavaScript clients ({type(error).__name__}), so none is tried")
     finally:
         shutil.rmtree(new, ignore_errors=True)
     return folder
@@ -46,7 +46,7 @@ def install_clients() -> Path:
 
 def prepare_drivers(folder: Path) -> Path:
     """Put the drivers into an empty folder beside the installed packages, where node finds both."""
-    (folder / "node_modules").symlink_to(install_clients() / "node_modules")
+    (folder / "node_modules").symlink_to(install_packages(DRIVERS) / "node_modules")
     for driver in DRIVERS.glob("*.mjs"):
         shutil.copy(driver, folder)
     return folder

@@ -27,9 +27,9 @@ class ServiceProcess(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def start_services(
-    redis_server: Any, namespace: str, provider: ProviderServer, lease_s: float, count: int = 1
+    redis_server: Any, namespace: str, provider: ProviderServer, lease_s: float, count: int = 1, *options: str
 ) -> AsyncIterator[list[ServiceProcess]]:
-    """Start servers on one Redis, all at once; they are killed at the end."""
+    """Start servers on one Redis, all at once and with these further options; they are killed at the end."""
     environment = {
         "REDISMEM_MODEL_PROVIDER": "openai",
         "REDISMEM_MODEL": "m",
@@ -37,7 +37,7 @@ async def start_services(
         "REDISMEM_MODEL_ALLOW_HTTP": "true",
         "REDISMEM_LIVE_LEASE_S": str(lease_s),
     }
-    words = ("serve", "--port", "0", "--url", redis_server.url, "--namespace", namespace)
+    words = ("serve", "--port", "0", "--url", redis_server.url, "--namespace", namespace, *options)
     with contextlib.ExitStack() as stack:
         started = [stack.enter_context(start_command(*words, **environment)) for _ in range(count)]
         yield [ServiceProcess(each, await asyncio.to_thread(_address, each)) for each in started]

@@ -33,7 +33,10 @@ from redismem.web.http.problems import Problem
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
 Seen = Annotated[int | None, Query(ge=1, le=1 << 53)]
 Make = Callable[[Project], Awaitable[Any]]
-_MADE: dict[int | str, dict[str, Any]] = {200: {"description": "Recorded before"}}
+
+
+def _made(document: type[schemas.ItemHead]) -> dict[int | str, dict[str, Any]]:
+    return {200: {"model": document, "description": "Recorded before"}}
 
 
 class _Writer:
@@ -74,7 +77,12 @@ class _Writer:
 Writer = Annotated[_Writer, Depends(_Writer)]
 
 
-@router.post("/{name}/decisions", status_code=201, response_model=schemas.DecisionDocument, responses=_MADE)
+@router.post(
+    "/{name}/decisions",
+    status_code=201,
+    response_model=schemas.DecisionDocument,
+    responses=_made(schemas.DecisionDocument),
+)
 async def record_new_decision(writer: Writer, new: changes.NewDecision) -> Response:
     """Record a decision, or supersede an earlier one by it.
 
@@ -88,7 +96,9 @@ async def record_new_decision(writer: Writer, new: changes.NewDecision) -> Respo
     )
 
 
-@router.post("/{name}/tasks", status_code=201, response_model=schemas.TaskDocument, responses=_MADE)
+@router.post(
+    "/{name}/tasks", status_code=201, response_model=schemas.TaskDocument, responses=_made(schemas.TaskDocument)
+)
 async def record_new_task(writer: Writer, new: changes.NewTask) -> Response:
     """Record a task. The first item of a project creates the project.
 
@@ -100,7 +110,9 @@ async def record_new_task(writer: Writer, new: changes.NewTask) -> Response:
     )
 
 
-@router.post("/{name}/entities", status_code=201, response_model=schemas.EntityDocument, responses=_MADE)
+@router.post(
+    "/{name}/entities", status_code=201, response_model=schemas.EntityDocument, responses=_made(schemas.EntityDocument)
+)
 async def record_new_entity(writer: Writer, new: changes.NewEntity) -> Response:
     """Record a person or thing, or fill in the missing fields of the one with this name."""
     fields = new.fields()
