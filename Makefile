@@ -124,11 +124,11 @@ bench: $(READY) have-redis ## measure turns; REDISMEM_BENCH_URL=... to measure a
 api: $(READY) ## write docs/api.md from the docstrings
 	@$(BIN)/python .ci/api_reference.py
 
-client: $(READY) ## generate the types of the TypeScript client, build/redismem.d.ts, and check its examples; needs Node.js
+client: $(READY) ## generate the types of the TypeScript client, build/client.d.ts, and check its examples; needs Node.js
 	@command -v npm >/dev/null || { echo 'There is no npm here: install Node.js 20 or newer.' >&2; exit 1; }
 	@mkdir -p build; $(BIN)/python .ci/openapi.py > build/openapi.json
 	@cd examples/typescript; npm install --no-package-lock --no-audit --no-fund --ignore-scripts --silent; \
-	REDISMEM_OPENAPI=../../build/openapi.json npm run --silent client; npm run --silent check; cp redismem.d.ts ../../build
+	REDISMEM_OPENAPI=../../build/openapi.json npm run --silent client; npm run --silent check; cp client.d.ts ../../build
 
 picture: $(READY) have-redis have-chromium ## take the picture of the page, docs/page.png
 	@PICTURE=docs/page.png $(BIN)/python -m pytest -q tests/web/page/test_picture.py $(ARGS)

@@ -4,7 +4,7 @@
 // gets back. The id of the message is the idempotency key, so a repeated message changes nothing and gets the same answer.
 import { createServer } from "node:http";
 import createClient from "openapi-fetch";
-import type { components, paths } from "./redismem";
+import type { components, paths } from "./client";
 
 type Message = { id: string; channel: string; user: string; text: string };
 

@@ -1,6 +1,6 @@
 // A chat in the browser: it streams answers, goes on after a reload or a broken connection, and stops the model.
 import createClient from "openapi-fetch";
-import type { components, paths } from "./redismem";
+import type { components, paths } from "./client";
 
 type TurnEvent = components["schemas"]["TurnEvent"];
 

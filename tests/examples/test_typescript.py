@@ -74,7 +74,7 @@ def run(folder: Path, *words: str, **environment: str) -> None:
 def build(folder: Path, server: ServiceProcess) -> None:
     """Generate the client, check the types, and bundle page and bot, by the commands of the package."""
     run(folder, "npm", "run", "client", REDISMEM_OPENAPI=f"{server.url}/openapi.json")
-    generated = (folder / "redismem.d.ts").read_text()
+    generated = (folder / "client.d.ts").read_text()
     json = r"Json: string \| number \| boolean \| null \| unknown\[\] \| \{\s+\[key: string\]: unknown;"
     untyped = re.sub(rf"{json}|\[name: string\]: unknown", "", generated)  # any JSON, and further headers
     assert "unknown" not in untyped
