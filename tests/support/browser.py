@@ -160,7 +160,9 @@ async def say(page: Page, text: str, *, wait: bool = True) -> None:
         await page.locator("#send[aria-disabled=false]").wait_for()
 
 
-async def hold_request(page: Page, pattern: str, *, times: int | None = 1) -> tuple[asyncio.Event, asyncio.Event]:
+async def hold_request(
+    page: Page | BrowserContext, pattern: str, *, times: int | None = 1
+) -> tuple[asyncio.Event, asyncio.Event]:
     """Hold the next requests to such an address; `None` holds all of them.
 
     Return an event that is set by the first request, and one to release them.

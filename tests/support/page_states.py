@@ -15,8 +15,12 @@ from support.quarantined import move_session
 
 OPTIONS = ("--maxmemory", "100mb", "--client-output-buffer-limit", "normal 64mb 16mb 10")
 """The options of a server in which the doctor finds nothing, with `aof=True`."""
-SETTINGS = Settings(deadline_s=60, reply_timeout_s=20, extractive_after_s=0, max_attempts=1, tick_s=300)
+SETTINGS = Settings(
+    deadline_s=60, reply_timeout_s=20, extractive_after_s=0, max_attempts=1, tick_s=300, max_sessions=10_000
+)
 """A scheduler with them ticks once and holds its work for long."""
+BRIEF_SETTINGS = SETTINGS.model_copy(update={"tick_s": 0.02})
+"""A scheduler with them is soon taken for dead."""
 REASON = "openai answered 400 context_length_exceeded"
 SICK = "user-42/anna"
 """The conversation that a state is about."""
@@ -55,13 +59,11 @@ async def talk(memory: Memory, name: str, count: int = 12) -> None:
         await memory.session(name).append(*messages[at : at + 500])
 
 
-async def tick(memory: Memory, writer: Writer, *, stops: bool = False) -> None:
-    """Let a process with workers do its work once. It then holds its work for `SETTINGS.tick_s`, unless it stops."""
+async def tick(memory: Memory, writer: Writer) -> None:
+    """Let a process with workers do its work once. It then holds its work for a few `tick_s` of the settings."""
     scheduler = Scheduler(memory.store, writer)
     await scheduler.tick()
     await asyncio.gather(*scheduler._running)
-    if stops:
-        await scheduler.stop()
 
 
 async def drain(memory: Memory, writer: Writer) -> None:
@@ -92,10 +94,11 @@ async def make_long(memory: Memory) -> None:
 
 
 async def make_worker_dead(memory: Memory) -> None:
-    await talk(memory, SICK, 4)
-    await tick(memory, Writer(), stops=True)
+    """Needs `BRIEF_SETTINGS`."""
+    await tick(memory, Writer())
     for number in range(41):
         await talk(memory, f"late-{number}")
+    await talk(memory, SICK, 4)
 
 
 async def make_dead(memory: Memory) -> None:
