@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,6 +120,13 @@ def test_the_turns_pass_a_strict_checker(tmp_path: Path) -> None:
     errors = [line for line in done.stdout.splitlines() if ": error: " in line]
     assert len(errors) == 1, done.stdout
     assert errors[0].startswith("wrong.py:")
+
+
+def test_the_readme_names_every_extra() -> None:
+    (line,) = re.findall(r"^Extras add the rest: (.*?), and one per", (ROOT / "README.md").read_text(), re.MULTILINE)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    frameworks = {page.stem for page in (ROOT / "docs" / "adapters").glob("*.md")} - {"import"}
+    assert {*re.findall(r"`(.+?)`", line)} == extras.keys() - frameworks - {"peers"}
 
 
 def test_the_address_that_the_readme_names_is_the_one_that_compose_opens() -> None:
