@@ -19,6 +19,7 @@ COMMANDS: dict[str, str | dict[str, str]] = {
     "demo": {"chat": "demo.command:demo", "replay": "replay.command:replay"},
     "list": {
         "sessions": "sessions:list_sessions",
+        "records": "record_view:list_records",
         "projects": "project:list_projects",
         "namespaces": "namespaces:list_namespaces",
         "dead": "dead:list_dead",
@@ -65,7 +66,7 @@ HELP_OF = {
     "worker": "Summarise and evict sessions, until SIGTERM or SIGINT.",
     "key": "Create a key for a server; the key is shown only once.",
     "demo": "Play a bundled support chat, or a file: `demo replay FILE`.",
-    "list": "List sessions, projects, namespaces, dead, quarantine …",
+    "list": "List sessions, records, projects, namespaces, dead …",
     "show": "Show a session, a record, a project, a copy in quarantine.",
     "search": "Find messages by their words.",
     "project": "The decisions, tasks and entities of a project; its files.",

@@ -158,7 +158,7 @@ def _add(table: Table, message: Message, full: bool, redact: bool) -> None:
     role = str(message.role)
     text = text_of_message(message.visible)
     if redact:
-        shown = f"(redacted, {message.tokens} tokens)"
+        shown = f"(redacted, {message.tokens} tokens)" if message.tokens else "(redacted)"
     elif full or len(text) <= SHORT_CHARS:
         shown = printable(text)
     else:

@@ -15,6 +15,7 @@ from redismem.context.info import SessionEntry, SessionInfo
 from redismem.errors import CorruptSession, InvalidSessionId, SessionNotFound
 from redismem.inspection.figures import duration, plural, printable
 from redismem.inspection.quarantine import read_live
+from redismem.inspection.records import count_records
 from redismem.inspection.sessions import Listing, hash_of, key_of, look, numbers_of, originals_of
 from redismem.inspection.sessions import list_sessions as list_page
 from redismem.store.store import Store
@@ -42,6 +43,7 @@ async def list_sessions(
             found = await list_page(memory.store, limit, cursor, owner)
         except (InvalidSessionId, ValueError) as refused:
             raise Stop(str(refused), 2) from None
+        records_count = await count_records(memory.store)
     if on.as_json:
         rows = [
             {
@@ -53,12 +55,14 @@ async def list_sessions(
             }
             for entry, info in zip(found.entries, found.infos, strict=True)
         ]
-        numbers = {"count": found.count, "room": found.room}
+        numbers = {"count": found.count, "room": found.room, "records_count": records_count}
         print_json({"namespace": on.namespace, **numbers, "sessions": rows, "cursor": found.cursor})
     else:
         _print_sessions(found, with_titles=owner is not None)
         room = f"; room for {found.room:,} more, the limit is {memory.store.agreement.session_limit:,}"
         print(f"{plural(found.count, 'live session')} in namespace {on.namespace} on {place.name}{room}")
+        if records_count:
+            print(f"{plural(records_count, 'record')}: redismem list records")
         if found.cursor:
             print(f"more: --cursor {found.cursor}")
     return 0

@@ -38,8 +38,8 @@ async def status(
 
     overdue: waiting for a summary. leased: claimed by a worker until the lease expires. dead: no summary after
     `REDISMEM_MAX_ATTEMPTS` attempts; see `redismem list dead`. evictions: chosen for eviction. sessions: the
-    sessions that count for the limit, without exempt ones, and the limit. doctor: the findings of `redismem doctor`
-    that are not ok, without its slow questions.
+    sessions that count for the limit, without exempt ones, and the limit. records: what frameworks keep, see
+    `redismem list records`. doctor: the findings of `redismem doctor` that are not ok, without its slow questions.
 
     With `--watch`, rates are changes per second since the last poll. `given` counts new sessions plus claims by
     workers, over all pods and workers. `--json` then prints one document per poll, each on one line.
@@ -81,6 +81,8 @@ def _table(depths: Depths, wrong: Mapping[str, str]) -> Table:
     is_over = depths.over > 0
     limit = f"of {depths.max_sessions:,}" + (f": {depths.over:,} over the limit" if is_over else "")
     rows.append(("  sessions", Text(f"{depths.sessions_count:,}", "bold yellow" if is_over else ""), limit))
+    if depths.records_count:
+        rows.append(("  records", Text(f"{depths.records_count:,}"), "of frameworks: redismem list records"))
     worst = next(iter(wrong.values()), "ok")
     rows.append(("  doctor", Text(worst, _STYLES.get(worst, "")), ", ".join(wrong)))
     if depths.degraded:

@@ -98,7 +98,7 @@ async def examine_quickly(store: Store, *, embedded: bool) -> Diagnosis:
         return Diagnosis([*found, _refused(store, "queues", error)], None)
     overdue_count = depths.total("overdue").count
     found += [
-        namespace_rules.room(depths.sessions_count, depths.max_sessions, depths.recent_age_ms),
+        namespace_rules.room(depths.sessions_count, depths.max_sessions, depths.recent_age_ms, depths.records_count),
         work_rules.ticks(depths.ticking.holds, depths.now_ms, overdue_count, depths.ticking.last_ms),
         work_rules.providers(paused, overdue_count, depths.now_ms),
         await _looked_at(store, "summaries", _summaries(store, depths, is_paused=bool(paused))),

@@ -28,12 +28,15 @@ def shards(recorded: int | None, set_to: int, *, embedded: bool) -> Finding:
     return Finding("shards", FAIL, f"{recorded} recorded, {set_to} in the settings", advice)
 
 
-def room(sessions_count: int, max_sessions: int, recent_age_ms: int | None = None) -> Finding:
+def room(sessions_count: int, max_sessions: int, recent_age_ms: int | None = None, records_count: int = 0) -> Finding:
     """Check how many sessions are left before the session limit, and if it removes sessions that are in use.
+
+    Names the records, which have no limit: frameworks keep conversations in them.
 
     `recent_age_ms` is the time since it last evicted a session active within an hour before; `None` means never.
     """
     text = f"{plural(sessions_count, 'session')} of {max_sessions:,}"
+    text += f"; {plural(records_count, 'record')}" if records_count else ""
     is_recent = recent_age_ms is not None and recent_age_ms <= _RECENT_MS
     if not is_recent and sessions_count < NEAR_LIMIT * max_sessions:
         return Finding("room", OK, text)

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from redismem.inspection.invariants import Violation
 from redismem.protocol.birth import decode_id
+from redismem.protocol.call import independent
 from redismem.protocol.record import sweeps
 from redismem.protocol.record.keys import decode_description
 from redismem.protocol.record.sweeps import Seen
@@ -40,6 +41,12 @@ async def check_records(store: Store, most_count: float = math.inf) -> AsyncIter
                 for seen in await store.run(sweeps.look(shard, part, hashes)):
                     for rule, text in _violations(seen, late_ms):
                         yield Violation(decode_id(seen.member) or repr(seen.member), rule, text)
+
+
+async def count_records(store: Store) -> int:
+    """Return the number of records of the namespace, expired ones that are not swept yet included."""
+    indexes = tuple(("ZCARD", prefix + sweeps.LISTED) for prefix in store.keys.prefixes())
+    return await store.run(independent(indexes, lambda *counts: sum(counts)))
 
 
 # As for sessions: a key that moves to another node keeps its remaining time to live.

@@ -36,6 +36,11 @@ class ShardKeys:
     """The channel on which running turns are stopped. There is no key of this name."""
 
     @property
+    def prefix(self) -> bytes:
+        """The beginning of all keys of the shard."""
+        return self.active.removesuffix(b":active")
+
+    @property
     def indexes(self) -> tuple[bytes, ...]:
         """The index keys, in the order of the scripts' KEYS."""
         return tuple(getattr(self, index) for index in INDEXES)

@@ -11,6 +11,7 @@ from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import Keys, ShardKeys
 from redismem.protocol.namespace.holds import Ticking, ticking
 from redismem.protocol.queue import depths as depth_calls
+from redismem.protocol.record.sweeps import LISTED
 from redismem.store.store import Store
 
 _TOGETHER_COUNT = 100
@@ -25,6 +26,8 @@ class Depths:
     now_ms: int
     max_sessions: int
     shards: list[dict[str, Depth]]
+    records_count: int
+    """The number of records, expired ones that are not swept yet included."""
     fences: int
     """The number of epochs and fences ever issued: one per new session, one per claim."""
     ticking: Ticking
@@ -81,6 +84,7 @@ class Depths:
             "sessions": self.sessions_count,
             "max_sessions": self.max_sessions,
             "over": max(0, self.over),
+            "records": self.records_count,
             "queues": {queue: asdict(self.total(queue)) for queue in QUEUES},
             "ticked_ms": self.ticking.last_ms,
             "process_count": len(self.running),
@@ -100,11 +104,14 @@ async def depths_of(store: Store) -> Depths:
     answers = await shard_depths(store)
     shards = [_EMPTY if shard is None else shard for shard in answers]
     first, *others = shard_groups(store)
-    fences_count, ticks = await store.run(_fences_and_ticking(first, store.keys))
-    fences_count += sum([await store.run(_fences(group)) for group in others])
+    (fences_count, records_count), ticks = await store.run(_counts_and_ticking(first, store.keys))
+    for group in others:
+        more_fences, more_records = await store.run(_counts(group))
+        fences_count, records_count = fences_count + more_fences, records_count + more_records
     degraded = None in answers or ticks is None
     ticks = ticks or Ticking({}, {}, None)
-    return Depths(store.keys.namespace, now_ms, store.agreement.session_limit, shards, fences_count, ticks, degraded)
+    limit = store.agreement.session_limit
+    return Depths(store.keys.namespace, now_ms, limit, shards, records_count, fences_count, ticks, degraded)
 
 
 async def shard_depths(store: Store) -> list[dict[str, Depth] | None]:
@@ -124,18 +131,25 @@ async def sessions_count(store: Store) -> int:
     return sum(counts)
 
 
-def _fences_and_ticking(shards: Sequence[ShardKeys], keys: Keys) -> Call[tuple[int, Ticking | None]]:
+def _counts_and_ticking(shards: Sequence[ShardKeys], keys: Keys) -> Call[tuple[tuple[int, int], Ticking | None]]:
     """Build a call that also reads which processes poll the queues; `None` if the node that has it does not answer."""
-    fences, ticks = _fences(shards), ticking(keys)
+    counts, ticks = _counts(shards), ticking(keys)
 
-    def decode(*answers: Any) -> tuple[int, Ticking | None]:
-        counts, (held, listed) = answers[:-2], answers[-2:]
-        is_known = fences.absent not in (held, listed)
-        return fences.decode(*counts), ticks.decode(held, listed) if is_known else None
+    def decode(*answers: Any) -> tuple[tuple[int, int], Ticking | None]:
+        own, (held, listed) = answers[:-2], answers[-2:]
+        is_known = counts.absent not in (held, listed)
+        return counts.decode(*own), ticks.decode(held, listed) if is_known else None
 
-    return independent((*fences.commands, *ticks.commands), decode, absent=fences.absent)
+    return independent((*counts.commands, *ticks.commands), decode, absent=counts.absent)
 
 
-def _fences(shards: Sequence[ShardKeys]) -> Call[int]:
-    commands = tuple(("GET", shard.fences) for shard in shards)
-    return independent(commands, lambda *counts: sum(int(count or 0) for count in counts), absent=0)
+def _counts(shards: Sequence[ShardKeys]) -> Call[tuple[int, int]]:
+    """Build a call that returns the number of fences issued in these shards, and the number of their records."""
+    fences = tuple(("GET", shard.fences) for shard in shards)
+    records = tuple(("ZCARD", shard.prefix + LISTED) for shard in shards)
+
+    def decode(*counts: Any) -> tuple[int, int]:
+        issued, listed = counts[: len(shards)], counts[len(shards) :]
+        return sum(int(count or 0) for count in issued), sum(listed)
+
+    return independent((*fences, *records), decode, absent=0)

@@ -220,7 +220,7 @@ def test_version(command: Any) -> None:
         (["status", "--count", "0"], "--count"),
         (["status", "--count", "1"], "--watch"),
         (["status", "--watch", "--shards"], "--shards"),
-        (["list", "sesions"], "sessions, projects"),
+        (["list", "sesions"], "sessions, records"),
         (["serve", "--http"], "--http needs --mcp"),
         (["serve", "--mcp", "--demo"], "not for --mcp"),
         (["search", "a", "--owner", "a", "--session", "b"], "one of"),

@@ -161,5 +161,5 @@ async def test_encrypted_and_damaged_values_are_named_and_hide_no_other_row(
         if "whole" in row.name:
             assert (row.fault, row.title) == (None, QUESTION)
         else:
-            assert str(row.fault).startswith("its values are encrypted" if row.name == "encrypted" else "the record is")
+            assert str(row.fault).startswith("encrypted:" if row.name == "encrypted" else "damaged:")
             assert (await read(memory, row.kind, row.id)).fault == row.fault

@@ -22,7 +22,6 @@ QUESTION = "How is the weather in Oslo?"
 RESULT = "4 degrees in Oslo"
 ANSWER = "Question 1: 4 degrees in Oslo."
 TOOL = "look_up_weather"
-Remove = Callable[[], Awaitable[Any]]
 
 
 def build_graph(saver: RedismemSaver, schema: Any = MessagesState) -> Any:
@@ -49,50 +48,51 @@ def build_graph(saver: RedismemSaver, schema: Any = MessagesState) -> Any:
     return builder.compile(checkpointer=saver)
 
 
-async def talk_langgraph(memory: Memory, url: str, name: str, owner: str | None, **options: Any) -> Remove:
+async def talk_langgraph(memory: Memory, url: str, name: str, owner: str | None) -> None:
     del url
-    saver = RedismemSaver(memory, owner_key="user", **options)
+    saver = RedismemSaver(memory, owner_key="user")
     config: Any = {"configurable": {"thread_id": name} | ({} if owner is None else {"user": owner})}
     await build_graph(saver).ainvoke({"messages": [HumanMessage(QUESTION, id="m1")]}, config)
-    return lambda: saver.adelete_thread(name)
 
 
-async def talk_pydantic_ai(memory: Memory, url: str, name: str, owner: str | None, **options: Any) -> Remove:
+async def talk_pydantic_ai(memory: Memory, url: str, name: str, owner: str | None) -> None:
     del url
-    store = ConversationStore(memory=memory, **options)
     conversation = Conversation(conversation_id=name)
-    await store.save(await pydantic_ai_fork.agent.run(QUESTION, conversation=conversation), scope=owner)
-    return lambda: store.delete(name)
+    result = await pydantic_ai_fork.agent.run(QUESTION, conversation=conversation)
+    await ConversationStore(memory=memory).save(result, scope=owner)
 
 
-async def talk_google_adk(memory: Memory, url: str, name: str, owner: str | None, **options: Any) -> Remove:
+async def talk_google_adk(memory: Memory, url: str, name: str, owner: str | None) -> None:
     del url
-    service = SessionService(memory=memory, **options)
-    user = owner or "nobody"
-    await google_adk_agent.answer(service, user, name, QUESTION)
-    return lambda: service.delete_session(app_name="weather", user_id=user, session_id=name)
+    await google_adk_agent.answer(SessionService(memory=memory), owner or "nobody", name, QUESTION)
 
 
-async def talk_strands(memory: Memory, url: str, name: str, owner: str | None, **options: Any) -> Remove:
-    def connect() -> redismem.blocking.Memory:
-        return redismem.blocking.Memory.connect(url, namespace=memory.store.keys.namespace)
-
-    with connect() as own:
-        await strands_agent.answer(Storage(memory=own, owner=owner, **options), name, QUESTION)
-
-    async def remove() -> None:
-        with connect() as own:
-            await SnapshotSessionManager(name, storage=Storage(memory=own, owner=owner, **options)).delete_session()
-
-    return remove
+async def talk_strands(memory: Memory, url: str, name: str, owner: str | None) -> None:
+    with redismem.blocking.Memory.connect(url, namespace=memory.store.keys.namespace) as own:
+        await strands_agent.answer(Storage(memory=own, owner=owner), name, QUESTION)
 
 
-TALKS: dict[str, Any] = {
+TALKS: dict[str, Callable[[Memory, str, str, str | None], Awaitable[None]]] = {
     "google-adk": talk_google_adk,
     "langgraph": talk_langgraph,
     "pydantic-ai": talk_pydantic_ai,
     "strands": talk_strands,
 }
+
+
+async def remove(kind: str, memory: Memory, url: str, name: str, owner: str) -> None:
+    """Let a framework remove a conversation."""
+    match kind:
+        case "google-adk":
+            service = SessionService(memory=memory)
+            await service.delete_session(app_name="weather", user_id=owner, session_id=name)
+        case "langgraph":
+            await RedismemSaver(memory).adelete_thread(name)
+        case "pydantic-ai":
+            await ConversationStore(memory=memory).delete(name)
+        case _:
+            with redismem.blocking.Memory.connect(url, namespace=memory.store.keys.namespace) as own:
+                await SnapshotSessionManager(name, storage=Storage(memory=own)).delete_session()
 
 
 def name_of(kind: str, name: str, owner: str) -> str:

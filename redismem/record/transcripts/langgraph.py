@@ -21,8 +21,8 @@ from redismem.record.transcripts.transcript import TOO_LARGE, Reading, Turned, W
 MARK, PREFIX = b"v", "langgraph:"
 _CHECKPOINTS, _WRITES = b"c:\0", b"w:\0"
 _MESSAGES, _CHANNEL = b"b:\0messages\0", b"8:messages"
-_NO_MESSAGES = "the graph keeps no messages: its state has no channel of this name, or an empty one"
-_FOREIGN = "its values are encrypted, or in a format that only the graph's own serializer reads"
+_NO_MESSAGES = "no messages: the state of the graph has no channel of this name, or an empty one"
+_FOREIGN = "encrypted: only the graph's own serializer reads these values"
 _REMOVE_ALL = "__remove_all__"
 _ARRAY, _SNAPSHOT = 6, 7
 """The msgpack extensions that LangGraph writes for arrays, and for the whole value of a delta channel."""

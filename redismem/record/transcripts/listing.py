@@ -73,8 +73,7 @@ async def list_transcripts(
     """
     if type(limit) is not int or not 1 <= limit <= MOST_COUNT:
         raise ValueError(f"limit is an integer, from 1 to {MOST_COUNT:,}")
-    if kind is not None and kind not in KINDS:
-        raise ValueError(f"a kind is one of {', '.join(KINDS)}")
+    _check_kind(kind)
     rows = list[Transcript]()
     for _ in range(_PAGES_COUNT):
         page = await list_records(store, "", _PAGE_COUNT, cursor, owner)
@@ -92,9 +91,9 @@ async def list_transcripts(
 
 
 async def read_transcript(
-    store: Store, kind: Kind, transcript_id: str, owner: str | None, limit: int | None
+    store: Store, kind: Kind | None, transcript_id: str, owner: str | None, limit: int | None
 ) -> Transcript | None:
-    """Return a conversation with its messages; `None` if this framework has none of this id.
+    """Return a conversation with its messages; `None` if this framework, or with `None` any, has none of this id.
 
     The id is that of the record, or the framework's own, which the default prefix of its adapter then precedes.
 
@@ -104,20 +103,28 @@ async def read_transcript(
         CorruptSession: The record is damaged.
         StoreUnavailable: Redis does not answer before the deadline.
     """
-    if kind not in KINDS:
-        raise ValueError(f"a kind is one of {', '.join(KINDS)}")
+    _check_kind(kind)
     if limit is not None and (type(limit) is not int or limit < 1):
         raise ValueError("limit is a positive integer, or None")
-    reader = _READERS[kind]
-    for record_id in dict.fromkeys([transcript_id, *reader.ids_of(transcript_id)]):
+    readers = [reader for its, reader in _READERS.items() if kind in (None, its)]
+    ids = [transcript_id, *(name for reader in readers for name in reader.ids_of(transcript_id))]
+    for record_id in dict.fromkeys(ids):
         page = await list_records(store, record_id, _SAME_ID_COUNT, None)
         if record_id in page.unreadable:
             raise owner_mismatch(None) if owner is not None else CorruptSession("the record cannot be read", record_id)
         entries = [entry for entry in page.records if entry.id == record_id]
         for entry, its in zip(entries, await _kinds_of(store, entries), strict=True):
-            if its == kind and (read := await _read(store, entry, kind, owner, limit)) is not None:
+            if its is None or kind not in (None, its):
+                continue
+            read = await _read(store, entry, its, owner, limit)
+            if read is not None:
                 return read
     return None
+
+
+def _check_kind(kind: Kind | None) -> None:
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"a kind is one of {', '.join(KINDS)}")
 
 
 async def _kinds_of(store: Store, entries: Sequence[RecordEntry]) -> list[Kind | None]:

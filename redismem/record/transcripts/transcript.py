@@ -11,8 +11,8 @@ from redismem.messages.message import Message
 
 Kind = Literal["google-adk", "langgraph", "pydantic-ai", "strands"]
 """The framework, as its extra is called."""
-TOO_LARGE = "too large for a list: open it to read it"
-DAMAGED = "the record is damaged, or another release wrote it: `redismem doctor --deep` says more"
+TOO_LARGE = "too large: a list does not read it, so open it"
+DAMAGED = "damaged: or written by another release; `redismem doctor --deep` says more"
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 

@@ -43,12 +43,12 @@ class Transcripts:
         return await list_transcripts(self._store, kind, owner, limit, cursor)
 
     async def read(
-        self, kind: Kind, id: str, *, owner: str | None = None, limit: int | None = None
+        self, kind: Kind | None, id: str, *, owner: str | None = None, limit: int | None = None
     ) -> Transcript | None:
         """Return a transcript with its messages; `None` if this framework has none with this id.
 
         Args:
-            kind: The framework: `google-adk`, `langgraph`, `pydantic-ai` or `strands`.
+            kind: The framework: `google-adk`, `langgraph`, `pydantic-ai` or `strands`; `None` means any.
             id: The id of the record, or the framework's name for it. With a name, the adapter has its default
                 `key_prefix`.
             owner: The person whom the record must belong to. `None` opens every record.

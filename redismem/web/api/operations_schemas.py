@@ -19,6 +19,7 @@ class Queues(BaseModel):
     sessions: int
     max_sessions: int
     over: int
+    records: int
     queues: dict[str, QueueDepth]
     ticked_ms: int | None
     process_count: int

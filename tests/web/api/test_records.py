@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from support.framework_talks import ANSWER, QUESTION, RESULT, TALKS, TOOL, name_of
+from support.framework_talks import ANSWER, QUESTION, RESULT, TALKS, TOOL, name_of, remove
 from support.http_service import RunningService, serve_memory
 from support.redis_server import RedisServer
 from support.stores import PATIENCE
@@ -27,7 +27,8 @@ async def memory(redis_server: RedisServer, namespace: str) -> AsyncIterator[Mem
 async def test_each_framework_is_listed_shown_and_gone(
     memory: Memory, redis_server: RedisServer, http: RunningService
 ) -> None:
-    removals = {kind: await talk(memory, redis_server.url, "monday", "ann") for kind, talk in TALKS.items()}
+    for talk in TALKS.values():
+        await talk(memory, redis_server.url, "monday", "ann")
     await memory.record("mine").write(Change(sets={b"revision": b"1", b"m": b"x", b"v": b"y"}))  # of no framework
     rows = (await http.ask("GET", "/v1/records")).json()["records"]
     named = {row["kind"]: row for row in rows if row["kind"] and row["fault"] is None}
@@ -50,7 +51,7 @@ async def test_each_framework_is_listed_shown_and_gone(
         of_kind = (await http.ask("GET", "/v1/records", params={"kind": kind})).json()["records"]
         assert [each["name"] for each in of_kind if each["fault"] is None] == [name]
         assert (await http.ask("GET", path, params={"owner": "bob"})).json()["code"] == "other_owner"
-        await removals[kind]()
+        await remove(kind, memory, redis_server.url, "monday", "ann")
         assert (await http.ask("GET", path)).json()["code"] == "not_found"
     rows = (await http.ask("GET", "/v1/records")).json()["records"]
     assert QUESTION not in repr(rows)
