@@ -36,7 +36,7 @@ class AiSdkStream(PartStream):
         self._frames.append(frame({"type": kind, **members}))
 
     def _write_begin(self) -> None:
-        self._write("start", messageId=self._turn.key)
+        self._write("start", messageId=self._turn.message_id or self._turn.key)
         self._write("start-step")
 
     def _write_open(self, part: Part) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from redismem.errors import InvalidMessage
+from redismem.formats.streams.parts import text_of
 from redismem.formats.streams.responses import parse_response_id
 
 Payload = dict[str, Any]
@@ -16,6 +17,14 @@ _RESPONSES = "the body is that of a create request of OpenAI's Responses API"
 _MEDIA = ("image", "audio", "video", "document")
 _LAST_IS_USER = "its last message must have the role user"
 _TURN_ID_BYTES = 256
+
+
+class ToolResults(NamedTuple):
+    """The results of tools that a client of AG-UI has run: the messages of a turn that goes on."""
+
+    messages: list[Payload]
+    kept: list[Payload] | None
+    """As in a request: the messages to keep if the run is told again; `None` if the client has none of its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +47,18 @@ class TurnRequest:
 
     None means that it has none of the answer. Otherwise the request must not begin a new turn.
     """
+    results: ToolResults | None = None
+    """The results behind the user's last message in a request of AG-UI: a run that is not known begins with them."""
+    tools: list[Any] = field(default_factory=list)
+    """Tools that the client runs, in OpenAI's chat format, not checked."""
+    message_id: str = ""
+    """The id of the message of the AI SDK that the answer goes on; "" for a new message."""
 
 
 def parse_ai_sdk(body: object) -> TurnRequest:
     """Return the turn of a body of the AI SDK. The id of the last message, the user's, is the id of the turn.
+
+    If the last message is the assistant's, and the tools of its last step have results, the turn goes on with these.
 
     Raises:
         InvalidMessage: The body is another one, or asks to regenerate an answer.
@@ -50,13 +67,18 @@ def parse_ai_sdk(body: object) -> TurnRequest:
     trigger = fields.get("trigger", "submit-message")
     if trigger != "submit-message":
         raise InvalidMessage(f"{_AI}: its trigger must be submit-message; an answer cannot be regenerated")
+    session_id, tools = _text(fields, "id", _AI), _list(fields, "tools")
+    if results := _ai_results(fields.get("messages")):
+        message_id = _text(fields["messages"][-1], "id", f"{_AI}: the last message")
+        turn_id = _id({"id": f"{message_id}:{results[-1]['tool_call_id']}"}, "id", f"{_AI}: the last message")
+        return TurnRequest(session_id, turn_id, results, tools=tools, message_id=message_id)
     message = _newest(fields, _AI)
     parts = message.get("parts")
     if not isinstance(parts, list):
         raise InvalidMessage(f"{_AI}: the last message needs a list of parts")
     content = _content(parts, _ai_part, _AI)
     turn_id = _id(message, "id", f"{_AI}: the last message")
-    return TurnRequest(_text(fields, "id", _AI), turn_id, [{"role": "user", "content": content}])
+    return TurnRequest(session_id, turn_id, [{"role": "user", "content": content}], tools=tools)
 
 
 def parse_ag_ui(body: object) -> TurnRequest:
@@ -75,8 +97,14 @@ def parse_ag_ui(body: object) -> TurnRequest:
         if not isinstance(content, list):
             raise InvalidMessage(f"{_AG_UI}: the content of the last message is a text or a list of parts")
         content = _content(content, _ag_ui_part, _AG_UI)
-    turn_id = _id(fields, "runId", _AG_UI)
-    return TurnRequest(_text(fields, "threadId", _AG_UI), turn_id, [{"role": "user", "content": content}], kept=kept)
+    return TurnRequest(
+        _text(fields, "threadId", _AG_UI),
+        _id(fields, "runId", _AG_UI),
+        [{"role": "user", "content": content}],
+        kept=kept,
+        results=None if kept is None else _ag_ui_results(fields["messages"]),
+        tools=[{"type": "function", "function": tool} for tool in _list(fields, "tools")],
+    )
 
 
 def refuse_new_turn() -> InvalidMessage:
@@ -92,9 +120,13 @@ def _before_answer(messages: object) -> tuple[object, list[Payload] | None]:
     if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
         return messages, None
     count = next((at for at in range(len(messages), 0, -1) if messages[at - 1].get("role") == "user"), 0)
+    return messages[:count], _kept(messages, count)
+
+
+def _kept(messages: list[Payload], count: int) -> list[Payload] | None:
     before, answer = messages[:count], messages[count:]
     emptied = [{**each, "content": ""} for each in answer if each.get("role") == "reasoning"]
-    return before, [*before, *emptied] if answer else None
+    return [*before, *emptied] if answer else None
 
 
 def parse_responses(body: object) -> TurnRequest:
@@ -117,7 +149,62 @@ def parse_responses(body: object) -> TurnRequest:
         wants_stream=fields.get("stream") is True,
         is_background=fields.get("background") is True,
         model=model if isinstance(model, str) else "",
+        tools=[_function(tool) for tool in _list(fields, "tools") if _is_function(tool)],
     )
+
+
+def _ai_results(messages: object) -> list[Payload]:
+    """Return the results of the last step, if all of its tools have one."""
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    if not isinstance(last, dict) or last.get("role") != "assistant" or not isinstance(last.get("parts"), list):
+        return []
+    parts = [part for part in last["parts"] if isinstance(part, dict)]
+    begin = max((at for at, part in enumerate(parts) if part.get("type") == "step-start"), default=-1)
+    calls = [part for part in parts[begin + 1 :] if isinstance(part.get("toolCallId"), str)]
+    if not all(part.get("state") in ("output-available", "output-error") for part in calls):
+        return []
+    return [
+        {
+            "role": "tool",
+            "tool_call_id": part["toolCallId"],
+            "content": text_of(part.get("output") if part["state"] == "output-available" else part.get("errorText")),
+        }
+        for part in calls
+    ]
+
+
+def _ag_ui_results(messages: list[Payload]) -> ToolResults | None:
+    """Return the newest results of tools behind the user's last message."""
+    begin = end = next(at for at in range(len(messages) - 1, -1, -1) if messages[at].get("role") in ("tool", "user"))
+    while begin >= 0 and messages[begin].get("role") == "tool":
+        begin -= 1
+    found = messages[begin + 1 : end + 1]
+    if not found:
+        return None
+    results = [
+        {
+            "role": "tool",
+            "tool_call_id": _text(each, "toolCallId", f"{_AG_UI}: a tool's message"),
+            "content": text_of(each.get("content")),
+        }
+        for each in found
+    ]
+    return ToolResults(results, _kept(messages, end + 1))
+
+
+def _function(tool: Payload) -> Payload:
+    """Return a function of the Responses API in the format of the chat API. Other tools are the provider's own."""
+    names = ("name", "description", "parameters", "strict")
+    return {"type": "function", "function": {name: tool[name] for name in names if tool.get(name) is not None}}
+
+
+def _is_function(tool: object) -> bool:
+    return isinstance(tool, dict) and tool.get("type") == "function"
+
+
+def _list(fields: Mapping[str, Any], name: str) -> list[Any]:
+    value = fields.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _responses_session(fields: Mapping[str, Any]) -> str | None:

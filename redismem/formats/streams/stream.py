@@ -29,6 +29,9 @@ class StreamTurn:
     kept: Sequence[Mapping[str, Any]] | None = None
     """The messages that a client of AG-UI keeps, because it has a part of the answer; None means all that it has."""
 
+    message_id: str = ""
+    """The id of the message that a client of the AI SDK goes on; "" for a new one, whose id is the key."""
+
     @property
     def key(self) -> str:
         """The start of every id in the stream: the generation, or a hash of the turn's id."""

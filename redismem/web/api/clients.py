@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from redismem.formats.streams.requests import TurnRequest, parse_ag_ui, parse_ai_sdk, refuse_new_turn
 from redismem.live.beginning import WhenBusy
+from redismem.session.session import Session
 from redismem.web.access import Caller
 from redismem.web.api.appends import session_id_of
 from redismem.web.api.sessions import Owner, TheCaller, TheService, check_owner
 from redismem.web.api.streams import STREAM
-from redismem.web.api.turn_streams import OpenTurn, answer_turn, respond
+from redismem.web.api.tool_schemas import tools_for
+from redismem.web.api.turn_streams import OpenTurn, answer_turn, read_question, respond
 from redismem.web.chat.chat import Question
 from redismem.web.http.json import decode_json
 from redismem.web.service import Service
@@ -76,12 +79,27 @@ async def _answer(
 ) -> Response:
     asked = parse(decode_json(await request.body()))
     assert asked.session_id is not None
-    assert asked.turn_id is not None
+    turn_id = asked.turn_id
+    assert turn_id is not None
     session = service.session(caller, asked.session_id, owner)
     if asked.kept is not None:
         await check_owner(session, owner)
-        if await session.turn_of(asked.turn_id) is None:
-            raise refuse_new_turn()
-    question = Question(asked.turn_id, asked.messages, when_busy, service.background(caller, None))
+        asked = await _find_question(session, asked, turn_id)
+    background, tools = service.background(caller, None), tools_for(service, asked.tools)
+    question = Question(turn_id, asked.messages, when_busy, background, tools=tools)
     turn = await answer_turn(service, caller, session, question, owner)
-    return await respond(service, caller, session, turn, format, kept=asked.kept)
+    return await respond(service, caller, session, turn, format, kept=asked.kept, message_id=asked.message_id)
+
+
+async def _find_question(session: Session, asked: TurnRequest, turn_id: str) -> TurnRequest:
+    """Return the request with what its run begins with: the user's message, or the results of tools behind it.
+
+    Raises InvalidMessage if the request has a part of an answer, but its run is not known.
+    """
+    info, results = await session.turn_of(turn_id), asked.results
+    if info is None and (results is None or results.kept is not None):
+        raise refuse_new_turn()
+    if results is not None and info is not None:
+        stored = await read_question(session, info.first_seq)
+        results = results if stored is not None and stored.role == "tool" else None
+    return asked if results is None else replace(asked, messages=results.messages, kept=results.kept)

@@ -18,6 +18,7 @@ from redismem.web.api.appends import append_id
 from redismem.web.api.clients import BODY, Busy
 from redismem.web.api.sessions import Owner, TheCaller, TheService, caller_of
 from redismem.web.api.streams import STREAM, wait_for_disconnect
+from redismem.web.api.tool_schemas import tools_for
 from redismem.web.api.turn_streams import OpenTurn, answer_turn, describe, open_known, peek, respond, until_end
 from redismem.web.api.turns import Key
 from redismem.web.chat.chat import Question
@@ -50,7 +51,8 @@ async def create_response(
     memory = service.memory(caller)
     session = service.session(caller, asked.session_id or memory.new_session_id(), owner)
     turn_id = uuid.uuid4().hex if idempotency_key is None else append_id(idempotency_key.encode("latin-1"))
-    question = Question(turn_id, asked.messages, when_busy, service.background(caller, None))
+    background, tools = service.background(caller, None), tools_for(service, asked.tools)
+    question = Question(turn_id, asked.messages, when_busy, background, tools=tools)
     turn = await answer_turn(service, caller, session, question, owner)
     if asked.wants_stream:
         return await respond(service, caller, session, turn, _FORMAT)

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from redismem.web.api.schemas import Name, Taken
 from redismem.web.http.problems import Problem
+from redismem.web.service import Service
 
 _TOOLS_COUNT = 64
 _TOOLS_BYTES = 64 * 1024
@@ -63,8 +64,10 @@ def plain_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
     return [{"type": tool.type, "function": tool.function.model_dump(exclude_unset=True)} for tool in tools]
 
 
-def parse_tools(given: Sequence[object]) -> list[dict[str, Any]]:
-    """Return the tools of a body of another protocol. Raises Problem: invalid."""
+def tools_for(service: Service, given: Sequence[object]) -> list[dict[str, Any]]:
+    """Return the tools of a body of another protocol; none if the chat's model takes none. Raises Problem: invalid."""
+    if service.chat.alternate:
+        return []
     try:
         return plain_tools(_TOOLS.validate_python(list(given)))
     except ValidationError as refused:

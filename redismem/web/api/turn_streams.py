@@ -124,6 +124,7 @@ async def respond(
     *,
     starting_after: int = -1,
     kept: Sequence[Mapping[str, Any]] | None = None,
+    message_id: str = "",
 ) -> Response:
     """Stream the events of a turn in a format; answer 204 if there are none. The options are those of `StreamTurn`.
 
@@ -135,7 +136,7 @@ async def respond(
     if first is None:
         return Response(status_code=204)
     described = await describe(service, session, turn, first, format)
-    stream = open_stream(format, replace(described, starting_after=starting_after, kept=kept))
+    stream = open_stream(format, replace(described, starting_after=starting_after, kept=kept, message_id=message_id))
     headers = {**stream.content_headers, **name_turn(turn.turn_id)}
     told, is_elsewhere = partial(frames, events, stream), not service.chat.is_answering(caller.namespace, session.id)
     return EventStream(service, caller, StreamKind.CHAT, told, ends_at_stop=is_elsewhere, headers=headers)

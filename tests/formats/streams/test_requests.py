@@ -134,3 +134,38 @@ def test_items_of_a_create_request_are_messages() -> None:
 def test_another_body_is_refused(parse: Any, body: Any, expected: str) -> None:
     with pytest.raises(InvalidMessage, match=expected):
         parse(body)
+
+
+def test_results_of_the_clients_tools_go_on_with_the_turn() -> None:
+    part = {"type": "tool-find", "toolCallId": "c1", "state": "output-available", "input": {}, "output": {"x": 1}}
+    failed = {"type": "dynamic-tool", "toolCallId": "c2", "state": "output-error", "errorText": "no"}
+    early = {"type": "tool-find", "toolCallId": "c0", "state": "output-available", "output": "old"}
+    step = {"type": "step-start"}
+    parts: list[Any] = [step, early, step, {"type": "text", "text": "Let me look."}, part, failed]
+    message = {"id": "a1", "role": "assistant", "parts": parts}
+    body = {"id": "s", "messages": [{"id": "m1", "role": "user", "parts": []}, message], "tools": [{"x": 1}]}
+    results = [
+        {"role": "tool", "tool_call_id": "c1", "content": '{"x":1}'},
+        {"role": "tool", "tool_call_id": "c2", "content": "no"},
+    ]
+    assert parse_ai_sdk(body) == TurnRequest("s", "a1:c2", results, tools=[{"x": 1}], message_id="a1")
+    parts.append({"type": "tool-find", "toolCallId": "c3", "state": "input-available"})
+    with pytest.raises(InvalidMessage):
+        parse_ai_sdk(body)
+
+    asked = {"id": "m", "role": "user", "content": "Where?"}
+    called = {"id": "a", "role": "assistant", "toolCalls": []}
+    result = {"id": "t", "role": "tool", "toolCallId": "c1", "content": "sent"}
+    run = {"threadId": "s", "runId": "r2", "tools": [{"name": "find"}], "messages": [asked, called, result]}
+    found = parse_ag_ui(run)
+    assert found.results == ([{"role": "tool", "tool_call_id": "c1", "content": "sent"}], None)
+    assert (found.kept, found.tools) == ([asked], [{"type": "function", "function": {"name": "find"}}])
+    part_of_answer = {"id": "b", "role": "assistant", "content": "On"}
+    again = parse_ag_ui({**run, "messages": [asked, called, result, part_of_answer]})
+    assert again.results is not None
+    assert again.results.kept == [asked, called, result]
+    assert parse_ag_ui({**run, "messages": [asked, called]}).results is None
+
+    function = {"type": "function", "name": "find", "parameters": {"type": "object"}, "strict": None}
+    created = parse_responses({"input": "Where?", "tools": [function, {"type": "web_search"}]})
+    assert created.tools == [{"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}]
