@@ -24,7 +24,7 @@ class ToolResults(NamedTuple):
 
     messages: list[Payload]
     kept: list[Payload] | None
-    """As in a request: the messages to keep if the run is told again; `None` if the client has none of its answer."""
+    """The messages to keep if the run is told again, as in a request; `None` if the client has none of its answer."""
 
 
 @dataclass(frozen=True, slots=True)
