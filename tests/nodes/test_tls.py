@@ -65,7 +65,7 @@ def use(url: str, namespace: str, patch: pytest.MonkeyPatch) -> None:
         for number in range(12):
             context = memory.session(f"s-{number}").append_and_read({"role": "user", "content": "d"})
             assert [message.content for message in context.messages] == ["a", "b", "c", "d"]
-        for words in (["worker", "--once"], ["check"], ["doctor"], ["queues"]):
+        for words in (["worker", "--once"], ["doctor", "--deep"], ["status"]):
             assert main([*words, "--namespace", namespace]) == 0, words
         assert all(memory.session(f"s-{number}").read().summaries for number in range(12))
 
@@ -114,7 +114,7 @@ def test_one_node_over_tls(
         use(url, namespace, monkeypatch)
         asyncio.run(check_refused(url, strangers))
         capsys.readouterr()
-        assert main(["doctor", "--url", url.partition("&")[0]]) == 1
+        assert main(["doctor", "--url", url.partition("&")[0]]) == 3
         assert "certificate required" in " ".join("".join(capsys.readouterr()).split())
     finally:
         server.stop()

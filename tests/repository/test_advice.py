@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -101,21 +101,29 @@ def refusal(line: str, *, complete: bool) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_a_program_prints_runs(path: Path) -> None:
-    lines = [(line, True) for line in printed(path)] + [(line, False) for line in quoted(path.read_text())]
-    assert [(line, why) for line, complete in lines if (why := refusal(line, complete=complete))] == []
+def test_what_programs_and_pages_say_runs() -> None:
+    wrong = [(str(path.relative_to(ROOT)), *each) for path in PROGRAMS for each in wrong_lines(in_program(path))]
+    pages = (*PAGE, *FILES, *TEXTS)
+    wrong += [(str(path.relative_to(ROOT)), *each) for path in pages for each in wrong_lines(on_page(path))]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", [*PAGE, *FILES, *TEXTS], ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_a_page_says_runs(path: Path) -> None:
+def in_program(path: Path) -> Iterator[tuple[str, bool]]:
+    """Yield the lines that a program prints, and those that it only names, each with whether it must be complete."""
+    yield from ((line, True) for line in printed(path))
+    yield from ((line, False) for line in quoted(path.read_text()))
+
+
+def on_page(path: Path) -> Iterator[tuple[str, bool]]:
+    """Yield the lines of a page, each with whether it must be complete."""
     text = path.read_text()
-    lines = [(line, False) for line in quoted(text)]
-    lines += [(line, True) for line in (*typed(text), *listed(text))]
-    lines += [
-        (line, True) for line in re.findall(r"\$\(BIN\)/redismem (.*?)(?: \$\(ARGS\))?(?:;|$)", text, re.MULTILINE)
-    ]
-    assert [(line, why) for line, complete in lines if (why := refusal(line, complete=complete))] == []
+    yield from ((line, False) for line in quoted(text))
+    typed_lines = re.findall(r"\$\(BIN\)/redismem (.*?)(?: \$\(ARGS\))?(?:;|$)", text, re.MULTILINE)
+    yield from ((line, True) for line in (*typed(text), *listed(text), *typed_lines))
+
+
+def wrong_lines(lines: Iterable[tuple[str, bool]]) -> list[tuple[str, str]]:
+    return [(line, why) for line, complete in lines if (why := refusal(line, complete=complete))]
 
 
 @pytest.mark.parametrize(
