@@ -78,7 +78,7 @@ def _requeued_answer(requeued: dead.Requeued) -> Response:
 async def list_quarantined(
     memory: TheMemory,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
-    cursor: Annotated[int, Query(ge=0, lt=1 << 64)] = 0,
+    cursor: Annotated[int, Query(ge=0, lt=1 << 63)] = 0,
 ) -> Response:
     """Return the sessions and records in quarantine, oldest first. Looks at the next 200,000 keys of the Redis.
 
