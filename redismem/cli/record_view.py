@@ -117,7 +117,7 @@ def _parse(record: str, id: str | None) -> tuple[Kind | None, str]:
         return None, record
     if record not in KINDS:
         hint = f"for a namespace write --namespace {printable(id)}"
-        raise Stop(f"redismem show record takes an id, or one of {', '.join(KINDS)} and an id; {hint}", 2)
+        raise Stop(f"show record takes an id, or one of {', '.join(KINDS)} and an id; {hint}", 2)
     return record, id
 
 

@@ -16,6 +16,7 @@ import { Operations } from "./operations.js";
 import { beginPanes, showPane } from "./panes.js";
 import { go, hrefOf, place } from "./place.js";
 import { Projects } from "./projects.js";
+import { Records } from "./records.js";
 import { beginRequest, drawRequest, openRequest } from "./request.js";
 import { askAnew, settle } from "./settling.js";
 import { beginTheme } from "./theme.js";
@@ -23,7 +24,7 @@ import { beginThread, copy, draw, reveal, toEnd } from "./thread.js";
 import { drawHead, drawNoHead, rename } from "./title.js";
 import { beginTokens } from "./tokens.js";
 import { Turns } from "./turns.js";
-import { linkProject, showView } from "./views.js";
+import { linkProject, nameWindow, showView } from "./views.js";
 import { describeError } from "./words.js";
 import { isWritten, writeIn } from "./writing.js";
 
@@ -33,6 +34,7 @@ const given = new Given();
 const operations = new Operations();
 const turns = new Turns(onTurnEvent);
 const projects = new Projects(() => mayWrite());
+const records = new Records(nameWindow, copy);
 let about = null;
 let conversation = null;
 let drawing = 0;
@@ -50,11 +52,12 @@ function scheduleDraw() {
   if (drawing) return;
   drawing = setTimeout(() => {
     drawing = 0;
-    if (conversation) drawAll();
+    drawAll();
   }, 16);
 }
 
 function drawAll() {
+  if (!conversation) return;
   const waiting = waitingFor();
   const entries = entriesOf(conversation, turns, isWriting());
   const names = toolNames(conversation.inOrder());
@@ -80,7 +83,7 @@ async function showMessage(seq) {
   } catch (error) {
     return tellFault(describeError(error));
   }
-  if (conversation.sessionId !== sessionId) return null;
+  if (conversation?.sessionId !== sessionId) return null;
   drawAll();
   return reveal(seq) ? null : tellFault(`Message ${seq} is not stored here (any more).`);
 }
@@ -99,7 +102,7 @@ function onTurnEvent(turn, event) {
     if (turn.error) announce(describeError(turn.error));
     conversation.refresh().then(() => {
       turn.isRead = true;
-      if (turn.sessionId === conversation.sessionId) settle(conversation, turns);
+      if (turn.sessionId === conversation?.sessionId) settle(conversation, turns);
       scheduleDraw();
     });
     list.look();
@@ -141,7 +144,7 @@ function act(name, entry) {
 
 async function clear() {
   if (!(await clearConversation(conversation, turns))) return;
-  await conversation.refresh();
+  await conversation?.refresh();
   list.look();
   focusComposer();
 }
@@ -168,9 +171,14 @@ function drawNothing() {
   drawComposer({ isRunning: false, isBusy: false, isAccepting: false, waitingFor: null, isSensitive: false, mayWrite: false });
 }
 
-function openConversation(sessionId) {
+function leaveConversation() {
   conversation?.close();
   if (conversation) turns.leave(conversation.sessionId);
+  conversation = null;
+}
+
+function openConversation(sessionId) {
+  leaveConversation();
   byId("to-chat").href = hrefOf(sessionId);
   byId("thread").replaceChildren();
   show(byId("given-body"), true);
@@ -190,12 +198,25 @@ function openConversation(sessionId) {
   scheduleDraw();
 }
 
+// Shows a conversation of a framework in the thread, instead of one of the memory itself.
+function openRecord(record) {
+  leaveConversation();
+  list.setCurrent(null);
+  records.open(record);
+  showPane("chat");
+}
+
 async function followAddress() {
-  const { view, sessionId, seq, project } = place();
+  const { view, sessionId, seq, project, record } = place();
   showView(view, sessionId);
   operations.setOpen(view === "operations");
   projects.show(view === "project" ? project : null);
   if (view !== "chat") return;
+  if (record) {
+    openRecord(record);
+    return;
+  }
+  records.close();
   if (sessionId === null) {
     const id = mayWrite() ? await begin() : null;
     if (id !== null) go(id, { replace: true });
@@ -242,9 +263,9 @@ async function start() {
   });
   byId("show-request").addEventListener("click", () => openRequest(conversation));
   byId("rename").addEventListener("click", () => rename(conversation).then(() => list.look()));
-  byId("copy-id").addEventListener("click", () => copy(conversation.sessionId, "The id"));
+  byId("copy-id").addEventListener("click", () => copy(records.current?.id ?? conversation.sessionId, "The id"));
   byId("earlier").addEventListener("click", () => conversation.loadEarlier().catch((error) => tellFault(describeError(error))));
-  byId("read-again").addEventListener("click", () => conversation.refresh());
+  byId("read-again").addEventListener("click", () => (conversation ?? records).refresh());
   tellHealth("connecting");
   show(byId("forget-key"), hasKey());
   window.addEventListener("hashchange", followAddress);
@@ -270,7 +291,7 @@ async function start() {
   linkProject(about.project);
   operations.begin(about, scheduleDraw);
   projects.begin();
-  list.begin(about.owner);
+  list.begin(about.owner).then(() => records.begin());
   await followAddress();
 }
 

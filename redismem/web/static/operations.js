@@ -140,8 +140,9 @@ function drawTiles(load, checked) {
   const perS = whole && ((1000 * whole.turns_count) / Math.max(1, whole.took_ms)).toFixed(2);
   const room = checked.document && findingOf(checked.document, "room");
   const over = queues?.over ? `, ${formatCount(queues.over)} too many` : "";
+  const records = queues?.records ? `; ${plural(queues.records, "record")} of frameworks` : "";
   const tiles = [
-    { name: "Sessions", value: queues && formatCount(queues.sessions), more: queues && `of ${formatCount(queues.max_sessions)}${over}`, part: queues && queues.sessions / queues.max_sessions, kind: over ? "bad" : room?.verdict === "ok" ? "" : "warn" },
+    { name: "Sessions", value: queues && formatCount(queues.sessions), more: queues && `of ${formatCount(queues.max_sessions)}${over}${records}`, part: queues && queues.sessions / queues.max_sessions, kind: over ? "bad" : room?.verdict === "ok" ? "" : "warn" },
     { name: "Turns per second", value: perS, more: whole && `each append is one; ${formatCount(whole.failed_count)} failed`, kind: whole?.failed_count ? "warn" : "" },
     { name: "p50", value: whole && formatMs(whole.p50_ms), more: "half of the turns are faster" },
     { name: "p99", value: whole && formatMs(whole.p99_ms), more: "1 in 100 turns is slower" },

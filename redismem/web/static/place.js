@@ -1,7 +1,8 @@
-// Addresses of the page: #/s/<session id>?message=<seq>, #/p/<project>/<part>/<item id>?at=<time>, #/operations. The browser never
+// Addresses of the page: #/s/<session id>?message=<seq>, #/r/<framework>/<record id>, #/p/<project>/<part>/<item id>?at=<time>, #/operations. The browser never
 // sends a fragment to a server.
 
 const SESSION = "#/s/";
+const RECORD = "#/r/";
 const PROJECT = "#/p";
 export const PARTS = ["tasks", "decisions", "entities"];
 
@@ -9,6 +10,7 @@ export function place() {
   const hash = location.hash;
   if (hash === "#/operations") return { view: "operations", sessionId: null };
   if (hash === PROJECT || hash.startsWith(`${PROJECT}/`)) return { view: "project", sessionId: null, project: projectPlace(hash) };
+  if (hash.startsWith(RECORD)) return { view: "chat", sessionId: null, record: recordPlace(hash.slice(RECORD.length)) };
   const [id, query = ""] = hash.startsWith(SESSION) ? hash.slice(SESSION.length).split("?") : [""];
   const seq = Number(new URLSearchParams(query).get("message"));
   return { view: "chat", sessionId: decode(id) || null, seq: Number.isSafeInteger(seq) && seq > 0 ? seq : null };
@@ -21,6 +23,14 @@ function decode(text) {
     return text;
   }
 }
+
+// Returns {kind, id}, or null if the address names no record.
+function recordPlace(path) {
+  const [kind, id = ""] = path.split("/").map(decode);
+  return kind && id ? { kind, id } : null;
+}
+
+export const hrefOfRecord = ({ kind, id }) => `${RECORD}${encodeURIComponent(kind)}/${encodeURIComponent(id.toWellFormed?.() ?? id)}`;
 
 // `atMs` is null for the present.
 function projectPlace(hash) {

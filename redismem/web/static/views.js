@@ -6,6 +6,11 @@ import { shortId } from "./words.js";
 
 const VIEWS = ["chat", "project", "operations"];
 
+// Names the open conversation in the title of the window.
+export function nameWindow(name) {
+  document.title = `${shortId(name)} · redismem`;
+}
+
 // Shows a view, and names it in the title. `sessionId` is that of the chat, or null.
 export function showView(view, sessionId) {
   document.body.dataset.view = view;
