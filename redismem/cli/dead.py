@@ -67,7 +67,7 @@ def _reason(each: DeadSession) -> str:
 async def repair(*sessions: Session, on: On = DEFAULT) -> int:
     """Retry dead sessions: they become overdue at once, with all their attempts.
 
-    Exit code: 0 all sessions were dead, else 1.
+    Exit code 1: one of these sessions was not dead.
     """
     return await _take_off(sessions, on, yes=True, again=True)
 
@@ -76,7 +76,7 @@ async def remove(*sessions: Session, yes: Yes = False, on: On = DEFAULT) -> int:
     """Take sessions off the list of dead sessions; nothing is removed from the sessions.
 
     They get no summary until their next message. To remove a session, use `redismem remove ID`.
-    Exit code: 0 all sessions were dead, else 1.
+    Exit code 1: one of these sessions was not dead.
     """
     return await _take_off(sessions, on, yes=yes, again=False)
 

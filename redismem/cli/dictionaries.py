@@ -53,7 +53,7 @@ async def remove(number: Number, /, *, yes: Yes = False, on: On = DEFAULT) -> in
     """Drop a dictionary that no block needs.
 
     The first call retires it, so that new blocks do not use it; a call an hour later drops it. Looks at the blocks of
-    all sessions, and scans all keys of the Redis for blocks in quarantine. The exit code is 1 if nothing was dropped.
+    all sessions, and scans all keys of the Redis for blocks in quarantine. Exit code 1: nothing was dropped.
     """
     async with open_used(on.url, on.namespace) as (memory, place):
         ask(f"Drop dictionary {number} of namespace {on.namespace}?", yes=yes)

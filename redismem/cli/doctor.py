@@ -29,8 +29,7 @@ async def doctor(*, deep: Deep = False, limit: Limit = 100, on: On = DEFAULT) ->
     and indexes, and a record's keys, expiry and indexes. Workers and appends may run meanwhile. It
     prints no message text. Use the settings of the pods: threshold, strategy and limits matter.
 
-    Each line is ok, warn or fail. Exit code: 1 if any line is fail or there is a violation, 3 if Redis does not answer,
-    else 0.
+    Each line is ok, warn or fail. Exit code 1: a line is fail, or there is a violation.
     """
     async with open_unchecked(on.url, on.namespace) as (memory, place):
         found = await examine(memory.store, embedded=place.embedded)

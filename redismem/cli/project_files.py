@@ -28,7 +28,7 @@ async def export(
 
     Only their owner can read the files, and a folder that the command creates.
     Existing files are replaced only after all new ones are written, and a confirmation; without a terminal this needs
-    `--yes`. An empty project is not exported; the exit code is then 1.
+    `--yes`. An empty project is not exported: exit code 1.
     """
     async with open_project(name, Target(url, namespace)) as (project, place):
         files = await project.export_files()

@@ -142,7 +142,7 @@ async def repair(
     """Restore a session or record from quarantine, all or nothing.
 
     Refused if it has faults, unless `--salvage` is given, and if a live one has its id, unless `--swap` is given. A
-    refusal changes nothing; the exit code is then 1.
+    refusal changes nothing. Exit code 1: nothing was restored.
     """
     async with open_used(on.url, on.namespace) as (memory, place):
         found = await _find(memory.store, session, at, record)

@@ -44,8 +44,11 @@ async def search(
 
     Searches all conversations, one session, or an archive. Without `--session` or `--archive` it lists the sessions
     with a message that contains all words, most recently active first. With either it finds the messages that match the
-    question best, as recall does. Uses no model. Prints the conversation's text. Exit code: 0 found, else 1.
+    question best, as recall does. Uses no model. Prints the conversation's text. Exit code 1: nothing
+    was found.
     """
+    if not question.strip():
+        raise Stop("give words to find", 2)
     if sum(each is not None for each in (session, archive, owner)) > 1:
         raise Stop("give one of --session, --archive and --owner", 2)
     if archive is not None:

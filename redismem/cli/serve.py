@@ -60,7 +60,6 @@ async def serve(
     listens at /mcp, with the same rules for keys.
 
     Logs go to stderr, one line per event, never message text.
-    Exit code: 0 stopped by a signal, or by the client of `--mcp`.
     """
     if options.mcp:
         from redismem.cli import mcp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -64,8 +65,15 @@ def ask(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise Stop(f"{question} Without a terminal, confirm with --yes; nothing was changed", 2)
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # the event loop's would wait for the answer
+    try:
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        raise Stop("interrupted; nothing was changed", 128 + signal.SIGINT) from None
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if answer.strip().lower() not in ("y", "yes"):
         raise Stop("cancelled; nothing was changed")
 
 

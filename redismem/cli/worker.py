@@ -119,8 +119,7 @@ async def worker(
 
     Logs go to stderr, one line per event: hashes of session ids and durations, never message text.
     `redismem list dead` shows ids with their hashes. `--metrics-port` serves `/livez` and `/metrics`, without a key:
-    they show the names of the namespaces, and no ids or texts. Exit code: 0 stopped by a signal, or `--once` completed
-    all work, else 1.
+    they show the names of the namespaces, and no ids or texts. Exit code 1: `--once` left work undone.
     """
     names = _split(namespaces)
     if options.override:

@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -119,6 +120,22 @@ def test_an_earlier_name_says_the_present_one(command: Any, old: str) -> None:
     assert start == f"redismem: redismem {old}"
     assert line == f"{MOVED[old]} x"
     assert "geheim" not in command(*old.split(), "--url", "redis://:geheim@h:1").err
+
+
+def test_ctrl_c_ends_a_question(used_options: list[str]) -> None:
+    with BlockingMemory.connect(used_options[1], namespace=used_options[3]) as memory:
+        memory.session("a").append({"role": "user", "content": "x"})
+        controller, terminal = pty.openpty()
+        words = [sys.executable, "-m", "redismem", "remove", "a", *used_options]
+        with subprocess.Popen(words, stdin=terminal, stderr=subprocess.PIPE, start_new_session=True) as asking:
+            assert asking.stderr is not None
+            while not (told := asking.stderr.read1()).endswith(b"[y/N] "):  # type: ignore[attr-defined]
+                assert told
+            asking.send_signal(signal.SIGINT)
+            assert asking.wait(60) == 130
+        os.close(controller)
+        os.close(terminal)
+        assert memory.session("a").exists()
 
 
 def test_the_question_of_a_search_comes_first_now(command: Any) -> None:

@@ -61,6 +61,19 @@ def test_a_question_to_an_archive(archive: Path, command: Any) -> None:
     assert newest["messages"][-1]["message"]["content"] == WALRUS  # only in the second transcript of the session
 
 
+def test_words_are_found_in_all_conversations(archive: Path, command: Any, redis_options: Any) -> None:
+    ran = command("search", "dogs from a shelter", *redis_options)
+    assert (ran.code, ran.err) == (0, "")
+    assert [line.split()[:3] for line in ran.out.splitlines()[1:3]] == [["second", "3", "user"], ["first", "3", "user"]]
+    assert DOG in " ".join(ran.out.split())
+    (found,) = command("search", "walrus", "--json", *redis_options).document["sessions"]
+    assert (found["session_id"], found["match"]["text"]) == ("second", WALRUS)
+    assert "1 session of namespace" in (one := command("search", "dogs", "--limit", 1, *redis_options).out)
+    assert "there may be more: --limit" in one
+    for words in (["zebra"], ["dogs walrus"], ["dogs", "--owner", "ann"]):
+        assert command("search", *words, *redis_options).code == 1
+
+
 def test_missing_sessions_and_originals_are_reported(
     archive: Path, command: Any, redis_options: Any, tmp_path: Path
 ) -> None:

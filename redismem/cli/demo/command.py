@@ -43,7 +43,7 @@ async def demo(*, url: Url = None, namespace: OwnNamespace = "redismem-demo") ->
     question recalls message 3 of 200, and a project gives its part of a prompt. Uses no model, and an embedded store
     unless you name a Redis, where it clears at the end what it wrote. `redismem serve --demo` shows a filled page.
 
-    Exit code: 0 if every step succeeded, else 1.
+    Exit code 1: a step failed.
     """
     out = console()
     async with open_memory(url, namespace, **SETTINGS) as (memory, place):

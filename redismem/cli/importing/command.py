@@ -72,7 +72,7 @@ async def import_(  # noqa: PLR0913 (all but the source are options)
     changes nothing else, so repeat an interrupted import. A session with other messages is reported and left alone,
     unless `--replace` is given, which asks for confirmation. What a session has beyond the source stays.
     With `--owners`, or `"owner"` in a line of `jsonl`, `redismem remove owner NAME` removes the sessions of a person.
-    Exit code: 0 if everything is there, 1 if a conversation was not imported.
+    Exit code 1: a conversation was not imported.
     """
     row = SOURCES[source]
     beginning = _prefix_of(source, row, file, prefix)

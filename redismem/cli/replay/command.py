@@ -70,7 +70,7 @@ async def replay(
     A line that cannot be replayed (no JSON, no session_id, a refused message, a repeated session) is reported with its
     number and skipped. Summaries come after the last turn, so a transcript may have at most
     `REDISMEM_MAX_WINDOW_COUNT` (10,000) messages. Run no worker on the namespace meanwhile.
-    Exit code: 0 if everything is identical and sound, 1 if not or if a line was skipped.
+    Exit code 1: something is not identical or not sound, or a line was skipped.
     """
     check_file(file)
     settings: dict[str, Any] = {} if no_summaries else _SUMMARISED
