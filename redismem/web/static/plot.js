@@ -109,7 +109,7 @@ function redraw(plot, series, text, nowMs) {
     ...series.map(({ points }, at) => svg("path", { d: pathOf(points, top, firstMs, nowMs), class: `plot-line plot-line-${at}` })),
   );
   plot.values.replaceChildren(...ticks.map((tick) => placed(String(tick), "bottom", tick / top)));
-  plot.times.replaceChildren(...ages.map((age) => placed(age === 0 ? "now" : `−${formatSpan(age)}`, "insetInlineStart", 1 - age / spanMs)));
+  plot.times.replaceChildren(...ages.map((age) => placed(age === 0 ? "now" : `−${age % 60_000 ? formatSpan(age) : `${age / 60_000} min`}`, "insetInlineStart", 1 - age / spanMs)));
   plot.legend.replaceChildren(...(series.length > 1 ? series.map(({ name }, at) => el("li", {}, el("i", { class: `plot-key-${at}` }), el("span", { text: name }))) : []));
   // The chosen moment stays; one that has left the plot gives way to the oldest.
   if (plot.at !== null) plot.at = Math.max(0, plot.moments.findIndex((ms) => ms >= plot.chosenMs));

@@ -52,7 +52,7 @@ function faultsOfCopy({ sessionId, fault }) {
   const faults = [];
   if (fault?.code === "unreadable") {
     const advice = "What can be read is shown in the chat. The next message begins it anew, and the damaged one goes into quarantine.";
-    faults.push({ title: "Damaged: it cannot be read as a whole", why: fault.detail ? `${fault.detail}.` : "", advice, link: "Quarantine in Operations" });
+    faults.push({ title: "Damaged: it cannot be read as a whole", why: fault.detail ? `${capitalize(fault.detail)}.` : "", advice, link: "Quarantine in Operations" });
   }
   if (isQuarantined(sessionId)) {
     const advice = "An operator can look at it there, restore it, or drop it.";

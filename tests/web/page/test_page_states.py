@@ -161,6 +161,8 @@ async def test_what_can_be_read_of_a_damaged_conversation_is_shown_with_the_faul
             damaged = re.compile("^The stored conversation is damaged")
             await expect(page.locator("#thread-fault-word")).to_have_text(damaged)
             await expect(page.locator(".mine .text")).to_have_text("hello")
+            await expect(page.locator("#sick")).to_contain_text("Damaged: it cannot be read as a whole")
+            await expect(page.locator("#sick")).to_contain_text("A message cannot be decoded.")
             await save_screenshot(page, "damaged")
             assert await violations(page, part="#thread-fault") == []
             assert raw.lrange(key, 1, 1) == [b"\xc1"], "an opened page changes nothing"
