@@ -251,8 +251,6 @@ class Chat:
     def _turn(self, answer: _Answer, step: Step, **options: Any) -> Turn:
         asked, metadata = answer.asked, {"turn": answer.asked.turn_id}
         recall = self.recall if asked.recall is None else asked.recall
-        if asked.expect is not None:  # the results of tools ask for nothing
-            recall = 0
         payloads = asked.payloads if asked.text in (None, step.text) else [{"role": "user", "content": step.text}]
         turn = answer.session.turn(
             *(Message.restored(payload, {"metadata": metadata}, 0, 0, 0, "") for payload in payloads),

@@ -9,7 +9,15 @@ from functools import partial
 from typing import Any
 
 import pytest
-from support.http_service import RunningService, StreamEvent, joined_text, read_events, serve_chat, serve_memory
+from support.http_service import (
+    RunningService,
+    StreamEvent,
+    joined_text,
+    notice_codes,
+    read_events,
+    serve_chat,
+    serve_memory,
+)
 from support.openai_rules import check_chat
 from support.provider_answers import TEXT, call_message
 from support.provider_server import ProviderServer as Provider
@@ -116,6 +124,24 @@ async def test_unanswered_calls_break_no_later_request_and_no_result_goes_astray
     cleared = await first.ask("POST", "/api/chat", json=GOES_ON)
     assert (cleared.status_code, cleared.json()["cleared"]) == (409, True)
     assert (await first.ask("GET", "/v1/sessions/s")).status_code == 404
+
+
+async def test_a_failed_answer_to_results_begins_again_and_another_round_may_use_an_id_again(
+    servers: Servers, provider: Provider
+) -> None:
+    first, second = servers
+    provider.script.extend((CALLS, call_message(("c1", "find_order", {"id": "O-2"}))))
+    await read_events(first.client, "/api/chat", json=ASKED)
+    provider.modes.append("500")
+    failed = await read_events(first.client, "/api/chat", json=GOES_ON, headers=key("t-2"))
+    assert (of(failed, "end")[0]["complete"], notice_codes(failed)) == (False, ["model_failed"])
+    again = await read_events(second.client, "/api/chat", json=GOES_ON, headers=key("t-2"))
+    assert [each["id"] for each in of(again, "tool_call")] == ["c1"]
+    last = GOES_ON | {"tool_results": RESULTS[:1]}
+    assert joined_text(await read_events(first.client, "/api/chat", json=last)) == TEXT
+    roles = ["user", "assistant", "tool", "tool", "assistant", "tool", "assistant"]
+    assert [each["role"] for each in await stored(first)] == roles
+    check_chat(provider.bodies[-1]["messages"])
 
 
 async def test_a_clear_behind_the_check_leaves_nothing(
