@@ -28,6 +28,11 @@ def flag(help: str, name: str | None = None) -> Parameter:
     return Parameter(name=name, negative=(), show_default=False, help=help)
 
 
+def told(help: str, env_var: str | None = None, name: str | None = None) -> Parameter:
+    """Declare an argument or an option with a value."""
+    return Parameter(name=name, help=help, env_var=env_var)
+
+
 def within(least: float, most: float | None, help: str, env_var: str | None = None) -> Parameter:
     """Declare a number within bounds; `None` means no upper bound."""
     return Parameter(validator=validators.Number(gte=least, lte=most), help=help, env_var=env_var)

@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from redismem.cli import project_view
-from redismem.cli.options import DEFAULT, DryRun, On, Target, flag, within
+from redismem.cli.options import DEFAULT, DryRun, On, Target, flag, told, within
 from redismem.cli.place import ChosenStore, open_read_only
 from redismem.cli.terminal import Stop, Yes, ask, console, print_json
 from redismem.errors import InvalidItem
 from redismem.inspection import projects as listing
 from redismem.inspection.figures import plural
-from redismem.project.items.records import Task
 from redismem.project.project import Project
 
-Name = Annotated[str, Parameter(help="The name of the project.")]
+Name = Annotated[str, told("The name of the project.")]
 Limit = Annotated[int, within(1, 1_000, "Items to show.")]
 Text = Annotated[str, Parameter(show_default=False, help="Words or prefixes of words; an item must match all of them.")]
-At = Annotated[
-    str | None,
-    Parameter(
-        help="Show the project as of this time: 2026-11-22 or 2026-11-22T14:00+01:00. A future time shows the present."
-    ),
-]
-Status = Annotated[str | None, Parameter(help="Only items with this status.")]
+_AT_HELP = "Show the project as of this time: 2026-11-22 or 2026-11-22T14:00+01:00. A future time shows the present."
+At = Annotated[str | None, told(_AT_HELP)]
+Status = Annotated[str | None, told("Only items with this status.")]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Query:
+    """The conditions that items of any kind may have to meet."""
+
+    text: Text = ""
+    at: At = None
+    limit: Limit = 50
+
+
+What = Annotated[Query, Parameter(name="*")]
+ALL = Query()
 
 
 @contextlib.asynccontextmanager
@@ -71,20 +79,10 @@ async def show(name: Name, /, *, on: On = DEFAULT) -> int:
     return 0
 
 
-async def decisions(
-    name: Name,
-    /,
-    *,
-    text: Text = "",
-    status: Status = None,
-    at: At = None,
-    limit: Limit = 50,
-    on: On = DEFAULT,
-) -> int:
+async def decisions(name: Name, /, *, what: What = ALL, status: Status = None, on: On = DEFAULT) -> int:
     """List decisions, newest first; `--status superseded` lists the superseded ones."""
-    criteria = _criteria(text, status, at)
     async with open_project(name, on) as (project, _):
-        found = await project.decisions.list(limit=limit, **criteria)
+        found = await project.decisions.list(**_criteria(what, status=status))
     return _print_records(found, on.as_json, project_view.decisions)
 
 
@@ -93,36 +91,30 @@ async def tasks(
     /,
     *,
     board: Annotated[bool, flag("Show a board with one column per status, at most 20 tasks each.")] = False,
-    text: Text = "",
+    what: What = ALL,
     status: Status = None,
-    assignee: Annotated[str | None, Parameter(help="Only tasks of this person.")] = None,
-    at: At = None,
-    limit: Limit = 50,
+    assignee: Annotated[str | None, told("Only tasks of this person.")] = None,
     on: On = DEFAULT,
 ) -> int:
     """List tasks by priority, then newest first; `--status completed` lists the finished ones."""
-    criteria = _criteria(text, status, at) | ({} if assignee is None else {"assignee": assignee})
+    criteria = _criteria(what, status=status, assignee=assignee)
     async with open_project(name, on) as (project, _):
-        if board:
-            wanted = project_view.COLUMNS if status is None else (status,)
-            columns = {each: await project.tasks.list(limit=20, **criteria | {"status": each}) for each in wanted}
-            return _print_board(columns, on.as_json)
-        found = await project.tasks.list(limit=limit, **criteria)
-    return _print_records(found, on.as_json, project_view.tasks)
+        if not board:
+            return _print_records(await project.tasks.list(**criteria), on.as_json, project_view.tasks)
+        columns = {}
+        for each in project_view.COLUMNS if status is None else (status,):
+            columns[each] = await project.tasks.list(**criteria | {"status": each, "limit": 20})
+    if on.as_json:
+        print_json({status: [document(each) for each in found] for status, found in columns.items()})
+    else:
+        project_view.board(console(), columns)
+    return 0
 
 
-async def entities(
-    name: Name,
-    /,
-    *,
-    text: Text = "",
-    at: At = None,
-    limit: Limit = 50,
-    on: On = DEFAULT,
-) -> int:
+async def entities(name: Name, /, *, what: What = ALL, on: On = DEFAULT) -> int:
     """List entities, most recently mentioned first."""
     async with open_project(name, on) as (project, _):
-        found = await project.entities.list(limit=limit, **_criteria(text, None, at))
+        found = await project.entities.list(**_criteria(what))
     return _print_records(found, on.as_json, project_view.entities)
 
 
@@ -182,13 +174,12 @@ def document(value: Any) -> Any:
     return value.total_seconds() if hasattr(value, "total_seconds") else value
 
 
-def _criteria(text: str, status: str | None, at: str | None) -> dict[str, Any]:
-    criteria: dict[str, Any] = {"text": text}
-    if status is not None:
-        criteria["status"] = status
-    if at is not None:
+def _criteria(what: Query, **more: str | None) -> dict[str, Any]:
+    criteria: dict[str, Any] = {"text": what.text, "limit": what.limit}
+    criteria |= {name: value for name, value in more.items() if value is not None}
+    if what.at is not None:
         try:
-            moment = datetime.fromisoformat(at)
+            moment = datetime.fromisoformat(what.at)
         except ValueError:
             raise InvalidItem("--at takes a date or a time, such as 2026-11-22T14:00+01:00") from None
         criteria["at"] = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -200,12 +191,4 @@ def _print_records(records: Any, as_json: bool, view: Any) -> int:
         print_json([document(each) for each in records])
     else:
         view(records)
-    return 0
-
-
-def _print_board(columns: Mapping[str, Sequence[Task]], as_json: bool) -> int:
-    if as_json:
-        print_json({status: [document(each) for each in found] for status, found in columns.items()})
-    else:
-        project_view.board(console(), columns)
     return 0

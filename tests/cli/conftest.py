@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -67,3 +69,15 @@ def intercept(monkeypatch: pytest.MonkeyPatch, namespace: str) -> Callable[[type
         monkeypatch.setattr(place, "connect_transport", connected)
 
     return install
+
+
+@pytest.fixture
+def keyboard(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that types an answer on a terminal."""
+
+    def type_in(answer: str) -> None:
+        keyboard = io.StringIO(answer)
+        monkeypatch.setattr(keyboard, "isatty", lambda: True)
+        monkeypatch.setattr(sys, "stdin", keyboard)
+
+    return type_in

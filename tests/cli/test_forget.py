@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,18 +24,6 @@ def people(memory: blocking.Memory) -> blocking.Memory:
     for session_id, owner in (("a-1", "ann"), ("a-2", "ann"), ("b-1", "bob")):
         memory.session(session_id, owner=owner).append({"role": "user", "content": "hello"})
     return memory
-
-
-@pytest.fixture
-def keyboard(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that types an answer on a terminal."""
-
-    def type_in(answer: str) -> None:
-        keyboard = io.StringIO(answer)
-        monkeypatch.setattr(keyboard, "isatty", lambda: True)
-        monkeypatch.setattr(sys, "stdin", keyboard)
-
-    return type_in
 
 
 @pytest.mark.parametrize("named", [("owner", "ann"), ("prefix", "a-")])
@@ -74,12 +60,6 @@ def test_it_asks_with_the_number_of_sessions(
     assert "Forget 2 sessions with owner ann in namespace " in ran.err
     assert ran.code == code
     assert people.count() == left
-
-
-def test_without_a_terminal_it_needs_yes(command: Any, people: blocking.Memory, redis_options: Any) -> None:
-    ran = command("remove", "owner", "ann", *redis_options)
-    assert (ran.code, people.count()) == (2, 3)
-    assert "confirm with --yes; nothing was changed" in ran.error_line
 
 
 @pytest.mark.parametrize("named", [("owner",), ("owner", ""), ("prefix", ""), ("prefix", " ")])

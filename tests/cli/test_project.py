@@ -103,7 +103,13 @@ def test_files_go_out_and_come_in(command: Any, redis_options: list[str], ids: d
     assert broken.code == 2
     assert "tasks.json is no JSON: line 1, column 2" in broken.error_line
     assert run(command, redis_options, "import", "third", tmp_path).code == 2
-    assert "dry run" in run(command, redis_options, "consolidate", "apollo", "--days", "0", "--dry-run").out
+    with blocking.Memory.connect(redis_options[1], namespace=redis_options[-1]) as memory:
+        old = memory.project("apollo").tasks.create("Old")
+        memory.project("apollo").tasks.cancel(old.id)
+    consolidate = ("consolidate", "apollo", "--days", "0")
+    assert "dry run" in run(command, redis_options, *consolidate, "--dry-run").out
+    assert "confirm with --yes" in run(command, redis_options, *consolidate).error_line
+    assert "done: 1 item archived" in run(command, redis_options, *consolidate, "--yes").out
 
 
 def test_an_export_of_an_empty_project_keeps_the_existing_files(

@@ -81,7 +81,9 @@ def test_restoring_asks_for_what_it_needs(command: Any, redis_options: list[str]
     ran = command("remove", "quarantine", ID, "--yes", *redis_options)
     assert (ran.code, "--at" in ran.error_line) == (2, True), "there are two by now"
     for each in command("list", "quarantine", "--json", *redis_options).document["sessions"]:
-        assert command("remove", "quarantine", ID, "--at", each["put_ms"], "--yes", *redis_options).code == 0
+        removal = ("remove", "quarantine", ID, "--at", each["put_ms"], *redis_options)
+        assert "confirm with --yes" in command(*removal).error_line
+        assert command(*removal, "--yes").code == 0
     ran = command("show", "quarantine", ID, *redis_options)
     assert (ran.code, ran.out) == (1, "")
     assert "in quarantine" in ran.error_line

@@ -1,10 +1,8 @@
 """`redismem list`, `show` and `remove`: they show everything, and only `remove` changes anything."""
 
 import asyncio
-import io
 import json
 import re
-import sys
 from typing import Any
 
 import pytest
@@ -290,11 +288,9 @@ def test_clear(command: Any, talk: Any, memory: Any, redis_options: Any) -> None
     ("answer", "code", "there"), [("n\n", 1, True), ("\n", 1, True), ("", 1, True), ("y\n", 0, False)]
 )
 def test_clear_asks_on_a_terminal(
-    command: Any, monkeypatch: pytest.MonkeyPatch, talk: Any, redis_options: Any, answer: Any, code: Any, there: Any
+    command: Any, keyboard: Any, talk: Any, redis_options: Any, answer: Any, code: Any, there: Any
 ) -> None:
-    keyboard = io.StringIO(answer)
-    monkeypatch.setattr(keyboard, "isatty", lambda: True)
-    monkeypatch.setattr(sys, "stdin", keyboard)
+    keyboard(answer)
     ran = command("remove", "talk", *redis_options)
     assert ran.code == code
     assert "Remove session talk in " in ran.err

@@ -107,14 +107,6 @@ def test_a_session_that_does_not_exist_is_named(command: Any, used_options: Any,
     assert (ran.code, "there is no such session" in ran.err) == (1, True)
 
 
-def test_an_embedded_store_is_empty_and_says_so(command: Any) -> None:
-    for words in (["status", "--json"], ["status", "--watch", "--count", "1", "--json"], ["list", "dead", "--json"]):
-        ran = command(*words)
-        assert ran.code == 0
-        assert "embedded" in ran.err
-        assert json.loads(ran.out)
-
-
 def test_watch_in_a_pipe_prints_one_line_per_poll(command: Any, filled: Any, redis_options: Any) -> None:
     ran = command("status", "--watch", "--count", 3, "--every-s", 0.01, *redis_options)
     assert (ran.code, ran.err) == (0, "")
