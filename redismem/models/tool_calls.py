@@ -127,11 +127,11 @@ def anthropic_tools(tools: Tools) -> list[dict[str, Any]]:
 
 
 def gemini_tools(tools: Tools) -> list[dict[str, Any]]:
-    """Return the tools for Gemini's generateContent."""
-    declarations = [
-        _described(function) | ({"parametersJsonSchema": schema} if (schema := function.get("parameters")) else {})
-        for function in _functions(tools)
-    ]
+    """Return the tools for Gemini's generateContent, which knows no `$schema`, such as generators of schemas write."""
+    declarations = []
+    for function in _functions(tools):
+        schema = {name: value for name, value in (function.get("parameters") or {}).items() if name != "$schema"}
+        declarations.append(_described(function) | ({"parametersJsonSchema": schema} if schema else {}))
     return [{"functionDeclarations": declarations}]
 
 

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from redismem.web.api import appends, schemas
-from redismem.web.api.turn_schemas import TurnEvent
+from redismem.web.api.turn_schemas import CHAT_EVENTS, TurnEvent
 from redismem.web.http.problems import CODES, MEDIA_TYPE
 
 _OPEN = ("/livez", "/readyz", "/openapi.json")
@@ -61,7 +61,7 @@ def _refusals() -> dict[str, Any]:
 
 def _further_schemas() -> dict[str, Any]:
     """Return the schemas of problems, appends, events and JSON values, which no route of FastAPI names."""
-    models = [(kind, "serialization") for kind in (schemas.ProblemDocument, *appends.ANSWERS)]
+    models = [(kind, "serialization") for kind in (schemas.ProblemDocument, *appends.ANSWERS, *CHAT_EVENTS.values())]
     _, definitions = models_json_schema(models, ref_template=_REF)  # type: ignore[arg-type]
     event = TypeAdapter(TurnEvent).json_schema(mode="serialization", ref_template=_REF)
     named: dict[str, Any] = definitions["$defs"] | event.pop("$defs")

@@ -14,8 +14,9 @@ from support.provider_server import ProviderServer
 from redismem.models.streaming import open_streaming
 from redismem.models.tool_calls import CallPart, CallsOfAnswer, ToolDelta, openai_parts
 
+NAMED = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}}}
-FIND = {"type": "function", "function": {"name": "find_order", "description": "Find it.", "parameters": SCHEMA}}
+FIND = {"type": "function", "function": {"name": "find_order", "description": "Find it.", "parameters": NAMED | SCHEMA}}
 PING = {"type": "function", "function": {"name": "ping"}}
 CALLS = [("c1", "find_order", {"id": "ü"}), ("c2", "ping", {})]
 ASKED: list[dict[str, Any]] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is it?"}]
@@ -59,7 +60,7 @@ async def test_calls_are_heard_and_their_results_go_back(name: str) -> None:
         check_chat(second["messages"])
     elif name == "anthropic":
         assert first["tools"] == [
-            {"name": "find_order", "description": "Find it.", "input_schema": SCHEMA},
+            {"name": "find_order", "description": "Find it.", "input_schema": NAMED | SCHEMA},
             {"name": "ping", "input_schema": {"type": "object"}},
         ]
         check_anthropic({"messages": [turn | {"content": blocks_of(turn["content"])} for turn in second["messages"]]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Response
 
@@ -29,10 +29,17 @@ from redismem.web.open_streams import StreamKind
 from redismem.web.service import Service
 
 router = APIRouter(prefix="/api/chat", tags=["chat"])
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: STREAM[200]
+    | {
+        "description": "Server-sent events. "
+        + ", ".join(f"`{n}` has {k.__name__}" for n, k in schemas.CHAT_EVENTS.items())
+    }
+}
 _REVOKED = frame({"reason": REVOKED, "complete": False, "seq": None, "waiting_for": None}, "end")
 
 
-@router.post("", response_class=Response, responses=STREAM)
+@router.post("", response_class=Response, responses=_STREAM)
 async def chat(
     asked: schemas.ChatMessage,
     service: TheService,

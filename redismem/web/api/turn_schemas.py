@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from redismem.web.api.schemas import Name, ProjectName, RecallTokens, Taken
+from redismem.web.api.schemas import Name, ProjectName, RecalledNumbers, RecallTokens, Taken
 from redismem.web.api.tool_schemas import Results, Tools
 
 
@@ -170,6 +170,52 @@ class ChatMessage(Taken):
         if self.message is not None:
             return [{"role": "user", "content": self.message}]
         return [result.payload() for result in self.tool_results or ()]
+
+
+class ChatStart(BaseModel):
+    session_id: str
+    turn: str
+
+
+class ChatText(BaseModel):
+    """A part of the answer."""
+
+    text: str
+
+
+class ChatToolCall(BaseModel):
+    """A call of one of the caller's tools. `arguments` are JSON as text."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class ChatNotice(BaseModel):
+    """A text for the user."""
+
+    code: str
+    text: str
+
+
+class ChatEnd(BaseModel):
+    """The last event. The reason `tool_calls` means that the answer goes on with the results of its calls."""
+
+    complete: bool
+    reason: str
+    seq: int | None
+    waiting_for: str | None
+
+
+CHAT_EVENTS: dict[str, type[BaseModel]] = {
+    "start": ChatStart,
+    "recalled": RecalledNumbers,
+    "text": ChatText,
+    "tool_call": ChatToolCall,
+    "notice": ChatNotice,
+    "end": ChatEnd,
+}
+"""The data of each event of the chat's stream, by the name of the event."""
 
 
 class ChatSession(Taken):

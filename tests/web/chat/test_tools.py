@@ -23,6 +23,7 @@ from support.provider_answers import TEXT, call_message
 from support.provider_server import ProviderServer as Provider
 
 from redismem import Memory
+from redismem.web.api.turn_schemas import CHAT_EVENTS
 from redismem.web.chat.chat import Chat
 
 ORDER = {
@@ -84,6 +85,9 @@ async def test_calls_are_told_and_stored_and_another_server_goes_on_with_the_res
     # A retry tells the same, also once only the stored reply is left.
     again = await read_events(second.client, "/api/chat", json=ASKED, headers=key("t-1"))
     assert of(again, "tool_call") == of(begun, "tool_call")
+
+    for event in begun:  # as the types of generated clients say
+        CHAT_EVENTS[event.event].model_validate(event.document, strict=True, extra="forbid")
 
     turns = [
         read_events(each.client, "/api/chat", json=GOES_ON, headers=key("t-2")) for each in (second, first, second)
