@@ -12,10 +12,10 @@ from redismem.cli.place import open_read_only
 from redismem.cli.terminal import Stop, console, one_line, print_json, print_rows
 from redismem.errors import CorruptSession, InvalidSessionId
 from redismem.inspection.figures import duration, plural, printable, size
-from redismem.inspection.record_view import RecordView, look, readable
+from redismem.inspection.record_view import RecordView, has_copy, look, readable
 from redismem.inspection.records import count_records
 from redismem.memory.memory import Memory
-from redismem.record.transcripts.listing import KINDS
+from redismem.record.transcripts.listing import KINDS, ids_of
 from redismem.record.transcripts.transcript import Kind, Transcript, TranscriptPage
 
 _VALUE_CHARS = 240
@@ -32,7 +32,7 @@ async def list_records(
     """List the conversations that frameworks keep in records, by id.
 
     Prints numbers only, no text; with `--owner` also titles and the beginning of each last message. A page looks at
-    1,000 records at most, so it may be short. `note` says why a record cannot be read.
+    5,000 records at most, so it may be short. `note` says why a record cannot be read.
     """
     async with open_read_only(on.url, on.namespace) as (memory, place):
         try:
@@ -94,8 +94,10 @@ async def show(
         views = await look(memory.store, name if transcript is None else transcript.id, limit)
         views = views if kind is None or transcript is not None else []
         if not views and fault is None:
+            ids = ids_of(kind, name)
             what = "readable record" if kind is None else f"conversation of {kind}"
-            raise Stop(f"record {printable(name)}: no {what} of namespace {on.namespace} has this id")
+            copy = "; a copy is in quarantine: redismem list quarantine" if await has_copy(memory.store, ids) else ""
+            raise Stop(f"record {printable(name)}: no {what} of namespace {on.namespace} has this id{copy}")
         now_ms = await memory.server_time_ms()
     if on.as_json:
         shown = [view.document(values=values and not redact) for view in views]

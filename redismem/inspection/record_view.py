@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from redismem.protocol import replies
-from redismem.protocol.call import Call
+from redismem.protocol.call import Call, independent
 from redismem.protocol.ids import session_hash
 from redismem.protocol.record.keys import DESCRIPTION, RecordKeys, record_keys, writes_count
 from redismem.protocol.record.listing import RecordEntry
+from redismem.protocol.record.quarantine import of_record
 from redismem.record.listing import list_records
 from redismem.store.store import Store
 
@@ -57,6 +58,14 @@ async def look(store: Store, record_id: str, limit: int) -> list[RecordView]:
     """Return the records with this id, one for each tag, with at most `limit` fields. Raises StoreUnavailable."""
     page = await list_records(store, record_id, _SAME_ID_COUNT, None)
     return [await _view(store, entry, limit) for entry in page.records if entry.id == record_id]
+
+
+async def has_copy(store: Store, record_ids: Sequence[str]) -> bool:
+    """True if quarantine has a copy of a record with one of these ids. Raises StoreUnavailable."""
+    # The tag of a record is its id, or, for a session of Google ADK, the id of its user's record.
+    tags = [(record_id, tag) for record_id in record_ids for tag in (record_id, record_id.rpartition("/")[0]) if tag]
+    notes = [of_record(record_keys(store.keys, record_id, tag)).note for record_id, tag in tags]
+    return await store.run(independent(tuple(("HLEN", note) for note in notes), lambda *counts: any(counts)))
 
 
 async def _view(store: Store, entry: RecordEntry, limit: int) -> RecordView:

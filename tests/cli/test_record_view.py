@@ -11,6 +11,7 @@ from support.redis_server import RedisServer
 
 from redismem import Memory
 from redismem.blocking import Memory as BlockingMemory
+from redismem.protocol.record.keys import record_keys
 from redismem.record import Change
 
 
@@ -66,5 +67,11 @@ def test_the_list_of_sessions_and_the_status_name_records_too(
     assert "damaged" in command("list", "records", *redis_options).out
     shown = command("show", "record", "langgraph", "a", *redis_options)
     assert (shown.code, "damaged: " in shown.out) == (0, True)
+    with BlockingMemory.connect(redis_server.url, namespace=namespace) as memory:
+        redis_server.say("HSET", record_keys(memory.store.keys, "langgraph:a").record, b"", b"v1")
+        assert "damaged" in command("list", "records", *redis_options).out
+        assert command("show", "record", "langgraph", "a", *redis_options).code == 1
+        memory.record("langgraph:a").set_aside()
+    assert "a copy is in quarantine" in command("show", "record", "langgraph", "a", *redis_options).error_line
     wrong = command("show", "record", "nothing", "a", *redis_options)
     assert (wrong.code, "google-adk" in wrong.error_line) == (2, True)

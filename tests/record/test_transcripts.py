@@ -16,7 +16,7 @@ from support.redis_server import RedisServer
 from support.stores import PATIENCE
 
 import redismem.blocking
-from redismem import Memory, Settings
+from redismem import CorruptSession, Memory, OwnerMismatch, Settings
 from redismem.adapters.langgraph import RedismemSaver, StrictSerializer
 from redismem.record import Change, Head, Transcript
 from redismem.record.transcripts import listing
@@ -136,6 +136,31 @@ async def test_a_thread_is_read_from_a_delta_channel_and_beside_types_of_the_gra
     assert texts(found) == [message.content for message in state["messages"]]
     assert "changed" in texts(found)
     assert await memory.transcripts.read("langgraph", "a:b") is None  # of another prefix: its id names it
+
+
+async def test_a_damaged_description_is_listed_for_no_owner(memory: Memory, redis_server: RedisServer) -> None:
+    descriptions = {
+        "short": b"v1",
+        "other": b"v9 of a later release",
+        "no tag": b"v1" + bytes(9) + b"0:0:",
+        "text": None,
+    }
+    for name, described in descriptions.items():
+        await keep_entries(memory, name, 1, owner="ann")
+        key = memory.record(f"pydantic_ai:{name}").keys.record
+        if described is None:
+            redis_server.say("SET", key, "text")
+        else:
+            redis_server.say("HSET", key, b"", described)
+    await keep_entries(memory, "whole", 1, owner="ann")
+    rows = (await memory.transcripts.list()).transcripts
+    assert {row.name: str(row.fault)[:7] for row in rows} == {**dict.fromkeys(descriptions, "damaged"), "whole": "None"}
+    assert [row.name for row in (await memory.transcripts.list(owner="ann")).transcripts] == ["whole"]
+    for name in descriptions:
+        with pytest.raises(OwnerMismatch):
+            await memory.transcripts.read("pydantic-ai", name, owner="ann")
+        with pytest.raises(CorruptSession):
+            await memory.transcripts.read("pydantic-ai", name)
 
 
 async def test_encrypted_and_damaged_values_are_named_and_hide_no_other_row(

@@ -72,7 +72,7 @@ class RecordsReader:
             raise ValueError(f"limit is an integer, from 1 to {_LIMIT}")
         if not isinstance(prefix, str):
             raise InvalidRecord("a prefix of record ids is a string")
-        self._limit = limit
+        self._keys, self._limit = keys, limit
         self._owner = None if owner is None else check_owner(owner)
         self._prefix = encode_id(prefix)
         self._found: list[tuple[bytes, int]] = []
@@ -145,8 +145,10 @@ class RecordsReader:
 
         def decode(*answers: Any) -> list[RecordEntry]:
             entries, damaged = [], list(foreign)
-            for (name, _), (described, *values) in zip(ids, answers, strict=True):
+            for (name, key), (described, *values) in zip(ids, answers, strict=True):
                 about = decode_description(described)
+                if about is not None and self._prefix_of(about.tag) != key.partition(b":record:")[0]:
+                    about = None  # the tag is damaged: it would lead to another shard
                 owner = None if about is None else decode_owner(about.owner)
                 if about is not None and self._owner in (None, owner):
                     entries.append(RecordEntry(name, about.tag, owner, tuple(values)))
@@ -157,6 +159,9 @@ class RecordsReader:
 
         commands: tuple[Command, ...] = tuple(("HMGET", key, DESCRIPTION, *fields) for _, key in ids)
         return independent(commands, decode, Op.RECORD_LIST)
+
+    def _prefix_of(self, tag: str) -> bytes:
+        return self._keys.prefix_of(encode_id(tag)) if tag else b""
 
     def find_foreign(self) -> Call[None]:
         """Build a call that notes the keys of a foreign type, for `describe` to leave out."""
@@ -179,16 +184,16 @@ def cursor_after(keys: Keys, entry: RecordEntry) -> str:
     return _encode_cursor(encode_id(entry.id), list(keys.prefixes()).index(keys.prefix_of(encode_id(entry.tag))))
 
 
-def field_sizes(keys: Keys, entries: Sequence[RecordEntry], fields: Sequence[bytes]) -> Call[list[dict[bytes, int]]]:
-    """Build a call that returns the bytes of fields of each record, without those that it lacks."""
+def field_sizes(keys: Keys, wanted: Sequence[tuple[RecordEntry, Sequence[bytes]]]) -> Call[list[dict[bytes, int]]]:
+    """Build a call that returns the bytes of these fields of each record, without those that it lacks."""
     commands: list[Command] = []
-    for entry in entries:
+    for entry, fields in wanted:
         key = record_keys(keys, entry.id, entry.tag).record
         commands += [("HSTRLEN", key, name) for name in fields]
 
     def decode(*sizes: int) -> list[dict[bytes, int]]:
-        rows = [sizes[at : at + len(fields)] for at in range(0, len(sizes), len(fields))]
-        return [{name: size for name, size in zip(fields, row, strict=True) if size} for row in rows]
+        left = iter(sizes)
+        return [{name: size for name in fields if (size := next(left))} for _, fields in wanted]
 
     return independent(tuple(commands), decode, Op.RECORD_LIST)
 

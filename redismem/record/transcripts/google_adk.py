@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from redismem.record.record import Record
 from redismem.record.transcripts.messages import load_json
-from redismem.record.transcripts.transcript import Reading, Turned, Wanted
+from redismem.record.transcripts.transcript import TOO_LARGE, Reading, Turned, Wanted
 
 MARK, PREFIX = b"m", "adk:"
 _EVENT = b"e:"
@@ -34,11 +34,14 @@ async def read(record: Record, wanted: Wanted) -> Reading | None:
     if numbers is None:
         return None
     count, _, updated_s = numbers.partition(b" ")
+    if wanted.most_bytes == 0:
+        at_ms = int(float(updated_s) * 1000)
+        return Reading(count=int(count), updated_ms=at_ms, fault=TOO_LARGE, is_whole=False)
     least = (await record.page(_EVENT, limit=_ENDS_COUNT)).found
-    first = _decode(found.value for found in least if found.value is not None)
     values = await _newest(record, _ENDS_COUNT if wanted.is_list else wanted.limit)
-    size = sum(map(len, values))
+    size = sum(map(len, values)) + sum(len(found.value or b"") for found in least)
     newest = await wanted.decode(partial(_decode, values), size)
+    first = await wanted.decode(partial(_decode, [found.value for found in least if found.value is not None]), 0)
     return Reading(
         newest,
         first,

@@ -29,8 +29,8 @@ _ARRAY, _SNAPSHOT = 6, 7
 
 
 def name_of(record_id: str) -> str | None:
-    """Return the id of a thread."""
-    return unescape(record_id)
+    """Return the id of a thread; `None` if the record is none: a saver always has a prefix."""
+    return unescape(record_id) if ":" in record_id else None
 
 
 def ids_of(name: str) -> list[str]:

@@ -29,13 +29,15 @@ from redismem.store.store import Store
 from redismem.text.beginnings import last_of, title_of
 
 MOST_COUNT = 1_000
-_PAGE_COUNT = 200
-_PAGES_COUNT = 5
+_PAGE_COUNT = 250
+_PAGES_COUNT = 20
 """A page of transcripts looks at this number of pages of records: most may be no conversations."""
-_SIZES_COUNT = 64
-_TOGETHER_COUNT = 16
+_SIZES_COUNT = 128
+_TOGETHER_COUNT = 8
 _LIST_BYTES = 1 << 20
 """The largest field that a list reads for a title."""
+_PAGE_BYTES = 16 << 20
+"""The bytes of messages after which a page reads no more of them."""
 _SAME_ID_COUNT = 16
 
 
@@ -106,9 +108,7 @@ async def read_transcript(
     _check_kind(kind)
     if limit is not None and (type(limit) is not int or limit < 1):
         raise ValueError("limit is a positive integer, or None")
-    readers = [reader for its, reader in _READERS.items() if kind in (None, its)]
-    ids = [transcript_id, *(name for reader in readers for name in reader.ids_of(transcript_id))]
-    for record_id in dict.fromkeys(ids):
+    for record_id in ids_of(kind, transcript_id):
         page = await list_records(store, record_id, _SAME_ID_COUNT, None)
         if record_id in page.unreadable:
             raise owner_mismatch(None) if owner is not None else CorruptSession("the record cannot be read", record_id)
@@ -116,10 +116,16 @@ async def read_transcript(
         for entry, its in zip(entries, await _kinds_of(store, entries), strict=True):
             if its is None or kind not in (None, its):
                 continue
-            read = await _read(store, entry, its, owner, limit)
+            read, _ = await _read(store, entry, its, owner, limit)
             if read is not None:
                 return read
     return None
+
+
+def ids_of(kind: Kind | None, name: str) -> list[str]:
+    """Return the ids that a record of this name may have: the name itself, and with the prefixes of the adapters."""
+    readers = [reader for its, reader in _READERS.items() if kind in (None, its)]
+    return [*dict.fromkeys([name, *(record_id for reader in readers for record_id in reader.ids_of(name))])]
 
 
 def _check_kind(kind: Kind | None) -> None:
@@ -129,17 +135,20 @@ def _check_kind(kind: Kind | None) -> None:
 
 async def _kinds_of(store: Store, entries: Sequence[RecordEntry]) -> list[Kind | None]:
     """Return the framework that wrote each record, by the field that marks it and the form of its id."""
-    marks = tuple(reader.mark for reader in _READERS.values())
+    likely = [[kind for kind, reader in _READERS.items() if reader.name_of(entry.id)] for entry in entries]
+    wanted = [
+        (entry, [_READERS[kind].mark for kind in kinds]) for entry, kinds in zip(entries, likely, strict=True) if kinds
+    ]
     sizes = list[dict[bytes, int]]()
-    for at in range(0, len(entries), _SIZES_COUNT):
-        some: list[dict[bytes, int]] = await store.run(field_sizes(store.keys, entries[at : at + _SIZES_COUNT], marks))
+    for at in range(0, len(wanted), _SIZES_COUNT):
+        some: list[dict[bytes, int]] = await store.run(field_sizes(store.keys, wanted[at : at + _SIZES_COUNT]))
         sizes += some
-    return [_kind_of(entry.id, present) for entry, present in zip(entries, sizes, strict=True)]
+    marks = iter(sizes)
+    return [_kind_of(kinds, next(marks)) if kinds else None for kinds in likely]
 
 
-def _kind_of(record_id: str, fields: Mapping[bytes, int]) -> Kind | None:
-    found = (kind for kind, reader in _READERS.items() if reader.mark in fields and reader.name_of(record_id))
-    return next(found, None)
+def _kind_of(likely: Sequence[Kind], fields: Mapping[bytes, int]) -> Kind | None:
+    return next((kind for kind in likely if _READERS[kind].mark in fields), None)
 
 
 def _likely_kind(record_id: str) -> Kind | None:
@@ -154,50 +163,59 @@ def _damaged(record_id: str) -> Transcript:
 
 async def _describe(store: Store, entries: Sequence[tuple[RecordEntry, Kind]], owner: str | None) -> list[Transcript]:
     """Return the conversations in these records, without those that have ended or changed hands meanwhile."""
-    rows = list[Transcript | None]()
+    rows, size = list[Transcript](), 0
     for at in range(0, len(entries), _TOGETHER_COUNT):
-        works = [_glance(store, entry, kind, owner) for entry, kind in entries[at : at + _TOGETHER_COUNT]]
-        if store.transport.blocks:
-            rows += [await work for work in works]
-        else:
-            rows += await asyncio.gather(*works)
-    return [row for row in rows if row is not None]
+        most_bytes = _LIST_BYTES if size < _PAGE_BYTES else 0
+        works = [_glance(store, entry, kind, owner, most_bytes) for entry, kind in entries[at : at + _TOGETHER_COUNT]]
+        found = [await work for work in works] if store.transport.blocks else await asyncio.gather(*works)
+        rows += [row for row, _ in found if row is not None]
+        size += sum(read for _, read in found)
+    return rows
 
 
-async def _glance(store: Store, entry: RecordEntry, kind: Kind, owner: str | None) -> Transcript | None:
+async def _glance(
+    store: Store, entry: RecordEntry, kind: Kind, owner: str | None, most_bytes: int
+) -> tuple[Transcript | None, int]:
+    """Return a row of the list, `None` for none, and the bytes that were read for it."""
     try:
-        return await _read(store, entry, kind, owner, None, _LIST_BYTES)
+        return await _read(store, entry, kind, owner, None, most_bytes)
     except OwnerMismatch:
-        return None
+        return None, 0
     except CorruptSession:
-        return _damaged(entry.id) if owner is None else None
+        return (_damaged(entry.id) if owner is None else None), 0
 
 
 async def _read(
     store: Store, entry: RecordEntry, kind: Kind, owner: str | None, limit: int | None, most_bytes: int | None = None
-) -> Transcript | None:
-    """Read one conversation; only both ends of it with `most_bytes`. Raises OwnerMismatch, CorruptSession."""
+) -> tuple[Transcript | None, int]:
+    """Read one conversation, and say how many bytes. For a list `most_bytes` limits them.
+
+    Raises OwnerMismatch, CorruptSession.
+    """
     reader = _READERS[kind]
     record = Record(store, record_keys(store.keys, entry.id, entry.tag, owner=owner))
 
     async def sizes(fields: Sequence[bytes]) -> dict[bytes, int]:
-        found: list[dict[bytes, int]] = await store.run(field_sizes(store.keys, [entry], fields))
+        found: list[dict[bytes, int]] = await store.run(field_sizes(store.keys, [(entry, fields)]))
         return found[0]
 
     async def decode(work: Callable[[], Any], size: int) -> Any:
-        return await run_apart(store.transport, work, is_much=size > LARGE_BYTES)
+        try:
+            return await run_apart(store.transport, work, is_much=size > LARGE_BYTES)
+        except (TypeError, LookupError, AttributeError):  # JSON of another shape than the framework writes
+            raise ValueError("a value has another shape") from None
 
     row = partial(Transcript, kind, entry.id, reader.name_of(entry.id) or entry.id, entry.owner)
     try:
-        reading = await reader.read(record, Wanted(sizes, decode, limit, most_bytes))
+        reading = await reader.read(record, Wanted(sizes, decode, store.run, limit, most_bytes))
         if reading is None:
-            return None
+            return None, 0
         messages: list[Message] = await decode(partial(to_messages, reading.messages), reading.size)
-        first = to_messages(reading.first)
-    except (ValueError, TypeError, LookupError, AttributeError, InvalidRecord, TooLarge, UnsupportedFormat):
-        return row(fault=DAMAGED, is_whole=False)
+        first: list[Message] = await decode(partial(to_messages, reading.first), 0)
+    except (ValueError, InvalidRecord, TooLarge, UnsupportedFormat):
+        return row(fault=DAMAGED, is_whole=False), 0
     role, text = last_of(messages)
-    return row(
+    found = row(
         title=title_of([*first, *messages] if reading.is_whole or first else []),
         messages_count=reading.count,
         created_ms=reading.created_ms,
@@ -208,3 +226,4 @@ async def _read(
         messages=() if most_bytes is not None else tuple(messages),
         is_whole=reading.is_whole,
     )
+    return found, reading.size

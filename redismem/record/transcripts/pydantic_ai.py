@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 from redismem.protocol.record.heads import Head
+from redismem.protocol.record.reads import Walker
 from redismem.record.record import Record
 from redismem.record.transcripts.messages import escape, load_json, unescape
-from redismem.record.transcripts.transcript import Reading, Turned, Wanted, moment_ms
+from redismem.record.transcripts.transcript import TOO_LARGE, Reading, Turned, Wanted, moment_ms
 
 MARK, PREFIX = b"revision", "pydantic_ai:"
 _RECORD, _ENTRY = b"record", b"entry:"
@@ -36,14 +37,16 @@ async def read(record: Record, wanted: Wanted) -> Reading | None:
     if value is None:
         return None
     described = load_json(value)
-    head_id = described["head_id"]
+    if not isinstance(described, dict) or not isinstance(head_id := described.get("head_id"), str | None):
+        raise ValueError("the record names no entry")
     reading = Reading(updated_ms=moment_ms(described.get("updated_at")), count=0)
     if head_id is None:
         return reading
-    limit = _LIST_COUNT if wanted.is_list else wanted.limit
-    heads = (await record.walk(_ENTRY + head_id.encode(), limit=limit)).heads
+    if wanted.most_bytes == 0:
+        return Reading(updated_ms=reading.updated_ms, fault=TOO_LARGE, is_whole=False)
+    heads = await _walk(record, _ENTRY + head_id.encode(), wanted)
     reading.is_whole = bool(heads) and not Head.decode(heads[-1][1]).parent
-    if not reading.is_whole and (limit is None or len(heads) < limit):
+    if not reading.is_whole and not wanted.is_list and (wanted.limit is None or len(heads) < wanted.limit):
         raise ValueError("an entry is missing")
     values = [value for _, value in reversed(heads)]
     reading.size = sum(map(len, values))
@@ -52,6 +55,17 @@ async def read(record: Record, wanted: Wanted) -> Reading | None:
     if reading.is_whole:
         reading.created_ms = reading.messages[0].time_ms
     return reading
+
+
+async def _walk(record: Record, start: bytes, wanted: Wanted) -> list[tuple[bytes, bytes]]:
+    """Return entries from the newest one back; for a list those of one round trip, which are about 8 MiB at most."""
+    if not wanted.is_list:
+        return (await record.walk(start, limit=wanted.limit)).heads
+    walker = Walker(record.keys, start, b"", None, (), _LIST_COUNT, skips_start=False)
+    call = walker.next_call()
+    if call is not None:
+        await wanted.run(call)
+    return walker.walk.heads
 
 
 def _decode(values: Iterable[bytes]) -> list[Turned]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from redismem.messages.message import Message
+from redismem.protocol.call import Call
 
 Kind = Literal["google-adk", "langgraph", "pydantic-ai", "strands"]
 """The framework, as its extra is called."""
@@ -85,10 +86,15 @@ class Wanted(NamedTuple):
     """Returns the bytes of fields of the record, without those that it lacks."""
     decode: Callable[[Callable[[], Any], int], Awaitable[Any]]
     """Returns what a function returns that decodes so many bytes: in a thread if they are many."""
+    run: Callable[[Call[Any]], Awaitable[Any]]
+    """Sends a call."""
     limit: int | None = None
     """The newest messages; `None` means all."""
     most_bytes: int | None = None
-    """For a list: a field of more bytes is not read, and of a long conversation only both ends. `None` for no list."""
+    """For a list: a field of more bytes is not read, and of a long conversation only both ends. `None` for no list.
+
+    0 means that the list has read enough: no message is read.
+    """
 
     @property
     def is_list(self) -> bool:

@@ -24,7 +24,7 @@ class Transcripts:
     ) -> TranscriptPage:
         """Return a page of transcripts without their messages, by the ids of their records.
 
-        A page looks at no more than 1,000 records. So it may be short, or empty, and still have a cursor. A record that
+        A page looks at no more than 5,000 records. So it may be short, or empty, and still have a cursor. A record that
         cannot be read has a `fault`, and ends no listing.
 
         Args:

@@ -29,7 +29,7 @@ async def list_records(
 ) -> Response:
     """Return the conversations of frameworks by the ids of their records, each with its title and last message.
 
-    A request looks at 1,000 records; a cursor continues.
+    A request looks at 5,000 records; a cursor continues.
     """
     try:
         page = await memory.transcripts.list(kind=kind, owner=owner, limit=limit, cursor=cursor)

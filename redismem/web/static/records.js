@@ -8,6 +8,7 @@ import { draw } from "./thread.js";
 import { age, describeError, formatCount, shortId, textOf } from "./words.js";
 
 const PAGE_COUNT = 30;
+const MOST_PAGES = 10;
 const LIST_MS = 30_000;
 const OPEN_MS = 10_000;
 const FRAMEWORKS = { "google-adk": "Google ADK", langgraph: "LangGraph", "pydantic-ai": "Pydantic AI", strands: "Strands" };
@@ -18,6 +19,8 @@ const nameOf = (kind) => FRAMEWORKS[kind] ?? "Unknown";
 const keyOf = (row) => `${row.kind}/${row.id}`;
 
 const pathOf = ({ kind, id }) => `/v1/records/${encodeURIComponent(kind)}/${encodeURIComponent(id)}`;
+
+const askPage = (cursor) => ask("GET", `/v1/records?${new URLSearchParams({ limit: PAGE_COUNT, ...(cursor && { cursor }) })}`);
 
 export class Records {
   // Calls `tell(name)` with the title of the open conversation, and `copy(text)` for a message.
@@ -37,7 +40,8 @@ export class Records {
     const details = byId("records");
     details.addEventListener("toggle", () => details.open && this.look());
     byId("more-records").addEventListener("click", () => this._read(this._cursor));
-    setInterval(() => document.hidden || !details.open || this.look(), LIST_MS);
+    // A folded list is read when it is unfolded; without rows there is nothing to unfold.
+    setInterval(() => document.hidden || (!details.open && !details.hidden) || this.look(), LIST_MS);
     setInterval(() => document.hidden || this._current === null || this.refresh(), OPEN_MS);
     return this.look(byId("conversation-list").childElementCount === 0);
   }
@@ -53,9 +57,10 @@ export class Records {
   }
 
   async _read(cursor) {
-    const query = new URLSearchParams({ limit: PAGE_COUNT, ...(cursor && { cursor }) });
     try {
-      const page = await ask("GET", `/v1/records?${query}`);
+      // Most records may be no conversations: then a page is empty, and has a cursor.
+      let page = await askPage(cursor);
+      for (let read = 1; read < MOST_PAGES && !page.records.length && page.cursor; read += 1) page = await askPage(page.cursor);
       const known = cursor ? this._rows : [];
       this._rows = [...known, ...page.records].sort((a, b) => (b.updated_ms ?? 0) - (a.updated_ms ?? 0));
       this._cursor = page.cursor;
