@@ -211,7 +211,11 @@ async def test_tools_are_checked_before_anything_is_written(memory: Memory, prov
             refused = await http.ask("POST", "/api/chat", json={"session_id": "s", **body})
             assert (refused.status_code, refused.json()["code"]) == (422, "invalid"), body
         new = await http.ask("POST", "/api/chat", json={"tool_results": RESULTS})
-        assert new.status_code == 422
+        (fault,) = new.json()["faults"]
+        assert (new.status_code, fault["expected"]) == (
+            422,
+            "Value error, tool_results need the session of their calls",
+        )
     async with serve_chat(memory, provider, chat={"alternate": True}) as http:
         assert (await http.ask("POST", "/api/chat", json=ASKED)).status_code == 422
     async with serve_memory(memory) as http:  # without a model, the offline answer makes no calls
