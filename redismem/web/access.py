@@ -31,7 +31,7 @@ _OWNER = "owner="
 _OWNER_TEXT = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 _OWNER_BYTES = 256
 _OPERATIONS = ("/v1/queues", "/v1/dead", "/v1/load", "/v1/doctor", "/v1/quarantine")
-_RECALL = re.compile(r"/v1/sessions/[^/]+/recall")
+_READS = re.compile(r"/v1/sessions/[^/]+/(?:recall|find)")
 
 
 class Caller(NamedTuple):
@@ -181,5 +181,5 @@ def needed_scope(method: str, path: str) -> str | None:
         return None
     if path == "/metrics" or path.startswith(_OPERATIONS):
         return "admin"
-    is_recall = path.endswith("/recall") and _RECALL.fullmatch(path)
-    return "read" if method in ("GET", "HEAD") or path == SEARCH or is_recall else "write"
+    is_read = path.endswith(("/recall", "/find")) and _READS.fullmatch(path)
+    return "read" if method in ("GET", "HEAD") or path == SEARCH or is_read else "write"

@@ -54,11 +54,12 @@ BODY: dict[str, Any] = {
     "/v1/projects/{name}/entities/{item_id}/properties/{property}": {"value": 1},
     "/v1/search": {},
     "/v1/sessions/{session_id}/recall": {"query": "hello"},
+    "/v1/sessions/{session_id}/find": {"text": "hello"},
 }
 LETTERS = {"decisions": "d", "tasks": "t", "entities": "e"}
 IDS = {"id": "s", "response_id": response_id(StreamTurn("s", "t", "1-0a1b2c3d"))}
 IDS |= {"kind": "strands", "record_id": "s"}
-READING = {"/v1/search", "/v1/sessions/{session_id}/recall"}
+READING = {"/v1/search", "/v1/sessions/{session_id}/recall", "/v1/sessions/{session_id}/find"}
 """They have their conditions in a body."""
 OPEN = {"/livez", "/readyz"}
 ADMIN = {"/v1/queues", "/v1/dead", "/v1/dead/retry", "/v1/dead/drop", "/v1/load", "/v1/doctor", "/metrics"}

@@ -44,6 +44,7 @@ BODIES: dict[str, Any] = {
     f"{_SESSION}/prune": {"max_messages": 0},
     f"{_SESSION}/forget": {"seqs": [1]},
     f"{_SESSION}/recall": {"query": "kettle", "scope": "owner"},
+    f"{_SESSION}/find": {"text": "kettle"},
     f"{_SESSION}/turns": {"message": "kettle"},
     f"{_SESSION}/turns/current/stop": {},
     "/ui/chat": {"id": "a", "messages": [{"id": "t", "role": "user", "parts": [{"type": "text", "text": "kettle"}]}]},

@@ -246,6 +246,20 @@ class MessageDocument(BaseModel):
     beside: dict[str, Any] | None
 
 
+class FindQuery(Taken):
+    """A text to find, whatever its case and white space, in the messages before a seq."""
+
+    text: Annotated[str, Field(min_length=1, max_length=1_000, pattern=r"\S")]
+    before: Annotated[int, Field(ge=1, le=1 << 53, strict=True)] | None = None
+
+
+class Found(BaseModel):
+    """The seqs of the messages found, ascending. `before` continues the search; null means that all were looked at."""
+
+    seqs: list[int]
+    before: int | None
+
+
 class RecallQuery(Taken):
     """Text to search for. `max_tokens` limits the messages, each as long as the line in which a turn quotes it.
 

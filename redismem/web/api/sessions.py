@@ -19,7 +19,7 @@ from redismem.memory.memory import Memory
 from redismem.messages.decoding import is_gap
 from redismem.messages.message import UNSET
 from redismem.session.session import Session
-from redismem.web import previews, searching
+from redismem.web import finding, previews, searching
 from redismem.web.access import Caller
 from redismem.web.api import schemas
 from redismem.web.api.appends import append_id, session_id_of
@@ -206,6 +206,16 @@ async def list_messages(
     messages = await session.messages(limit, _parse_before(before), include_originals)
     more = messages[0].seq if len(messages) == limit and messages[0].seq > 1 else None
     return Json({"messages": [message_document(message) for message in messages], "before": more})
+
+
+@router.post("/sessions/{session_id}/find", response_model=schemas.Found)
+async def find_messages(session: TheSession, asked: schemas.FindQuery) -> Response:
+    """Return the seqs of the messages that contain a text, also behind summaries. Changes nothing.
+
+    Looks at the newest 5,000 messages before `before`; the `before` of the answer continues the search.
+    """
+    seqs, before = await finding.find(session, asked.text, asked.before)
+    return Json({"seqs": seqs, "before": before})
 
 
 @router.get("/sessions/{session_id}/readable", response_model=schemas.ReadableDocument)

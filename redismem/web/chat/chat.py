@@ -33,7 +33,7 @@ from redismem.web.chat import offline
 from redismem.web.chat.asking import Model, ask_model
 from redismem.web.chat.prompts import make_prompt
 from redismem.web.http.problems import Problem
-from redismem.web.http.recalled import recalled_numbers
+from redismem.web.http.recalled import kept_numbers, recalled_numbers
 
 log = logging.getLogger("redismem")
 
@@ -43,7 +43,7 @@ Events = AsyncIterator[tuple[str, Event]]
 RECALL_TOKENS = 700
 """The tokens of earlier messages that an answer recalls unless the server is told otherwise."""
 RECALLED = "recalled"
-"""The name of the event that says which messages were recalled: numbers and ids, no text."""
+"""The name of the event, and of the reply's metadata, that say which messages were recalled: no text."""
 CLEARED = "cleared"
 """The reason of a turn that ended because its session was cleared."""
 NOT_TAKEN = "the memory did not take it"
@@ -281,6 +281,7 @@ class Chat:
             await turn.write(_notice("summary_failed"))
         if context.recalled:
             numbers = recalled_numbers(context.recalled, session.id)
+            turn.metadata = {**turn.metadata, RECALLED: kept_numbers(numbers, session.id)}
             await turn.write({"type": "data", "name": RECALLED, "data": numbers})
         try:
             async with contextlib.aclosing(self._pieces(context, step, answer.asked.tools)) as pieces:

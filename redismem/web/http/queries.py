@@ -70,7 +70,7 @@ def is_search(method: str, path: str, query: bytes) -> bool:
     if path == _QUARANTINE:
         return True
     if method not in ("GET", "HEAD"):
-        return path == SEARCH
+        return path == SEARCH or (path.startswith("/v1/sessions/") and path.endswith("/find"))
     if path.startswith("/v1/sessions/"):
         return b"include_originals" in query
     return path == "/v1/sessions" or path.startswith(("/v1/projects", "/v1/records"))

@@ -30,6 +30,12 @@ def recalled_numbers(messages: Sequence[Message], session_id: str) -> dict[str, 
     }
 
 
+def kept_numbers(numbers: dict[str, Any], session_id: str) -> dict[str, Any]:
+    """Return the numbers of `recalled_numbers` as a reply keeps them: without sessions, if all are of this one."""
+    is_here = set(numbers["sessions"]) == {session_id}
+    return {name: value for name, value in numbers.items() if not (is_here and name == "sessions")}
+
+
 def _day_of(message: Message) -> str:
     return date_of(message.day).isoformat()
 

@@ -1,5 +1,6 @@
 // Connects the parts of the page: follows the address, opens views, and redraws when something changes.
 
+import { readAbout } from "./about.js";
 import { announce, beginFaults, tellFault } from "./announce.js";
 import { ask, hasKey } from "./api.js";
 import { clearConversation } from "./clearing.js";
@@ -10,6 +11,7 @@ import { Conversations } from "./conversations.js";
 import { beginKeys } from "./dialogs.js";
 import { byId, setText, show } from "./dom.js";
 import { entriesOf } from "./entries.js";
+import { beginFinding, drawFinding } from "./finding.js";
 import { Given } from "./given.js";
 import { tellHealth } from "./health.js";
 import { Operations } from "./operations.js";
@@ -20,7 +22,7 @@ import { Records } from "./records.js";
 import { beginRequest, drawRequest, openRequest } from "./request.js";
 import { askAnew, settle } from "./settling.js";
 import { beginTheme } from "./theme.js";
-import { beginThread, copy, draw, reveal, toEnd } from "./thread.js";
+import { beginThread, copy, draw, keepPlace, reveal, toEnd } from "./thread.js";
 import { drawHead, drawNoHead, rename } from "./title.js";
 import { beginTokens } from "./tokens.js";
 import { Turns } from "./turns.js";
@@ -28,7 +30,6 @@ import { linkProject, nameWindow, showView } from "./views.js";
 import { describeError } from "./words.js";
 import { isWritten, writeIn } from "./writing.js";
 
-const AGAIN_MS = 2_000;
 const list = new Conversations(scheduleDraw);
 const given = new Given();
 const operations = new Operations();
@@ -64,6 +65,7 @@ function drawAll() {
   draw(entries, { isLoaded: conversation.isLoaded, fault: conversation.fault, mayGoBack: conversation.earlier !== null, act, names });
   given.draw(conversation, about);
   drawRequest(conversation);
+  drawFinding(conversation);
   const isSensitive = waiting !== null && (about?.sensitive_params ?? []).includes(waiting);
   const { sessionId } = conversation;
   const state = { isRunning: turns.running(sessionId) !== null, isBusy: turns.isBusy(sessionId), isAccepting: turns.isAccepting(sessionId) };
@@ -74,18 +76,26 @@ function drawAll() {
   if (wantedSeq !== null && conversation.isLoaded) showMessage(wantedSeq);
 }
 
-// Shows a message of the conversation, after reading up to it.
-async function showMessage(seq) {
+// Shows a message of the conversation, after reading up to it. Resolves to its node, or to null after telling a fault.
+async function showMessage(seq, options) {
   wantedSeq = null;
   const { sessionId } = conversation;
   try {
     await conversation.loadUntil(seq);
   } catch (error) {
-    return tellFault(describeError(error));
+    tellFault(describeError(error));
+    return null;
   }
   if (conversation?.sessionId !== sessionId) return null;
   drawAll();
-  return reveal(seq) ? null : tellFault(`Message ${seq} is not stored here (any more).`);
+  const node = reveal(seq, options);
+  if (!node) tellFault(`Message ${seq} is not stored here (any more).`);
+  return node;
+}
+
+function showEarlier() {
+  const load = () => conversation.loadDay().then(() => conversation && drawAll());
+  return keepPlace(load).catch((error) => tellFault(describeError(error)));
 }
 
 function onTurnEvent(turn, event) {
@@ -175,6 +185,7 @@ function leaveConversation() {
   conversation?.close();
   if (conversation) turns.leave(conversation.sessionId);
   conversation = null;
+  drawFinding(null);
 }
 
 function openConversation(sessionId) {
@@ -229,12 +240,6 @@ async function followAddress() {
   if (seq !== null) scheduleDraw();
 }
 
-// Shows why the key cannot read anything.
-function refuse(error) {
-  setText(byId("banner"), describeError(error));
-  show(byId("banner"), true);
-}
-
 async function start() {
   beginTheme();
   beginFaults();
@@ -243,6 +248,7 @@ async function start() {
   beginPanes();
   beginThread();
   beginRequest();
+  beginFinding((seq) => showMessage(seq, { mayFocus: false }));
   beginComposer(send, () => turns.stop(conversation.sessionId).catch((error) => tellFault(describeError(error))));
   byId("skip").addEventListener("click", (event) => {
     event.preventDefault();
@@ -264,7 +270,7 @@ async function start() {
   byId("show-request").addEventListener("click", () => openRequest(conversation));
   byId("rename").addEventListener("click", () => rename(conversation).then(() => list.look()));
   byId("copy-id").addEventListener("click", () => copy(records.current?.id ?? conversation.sessionId, "The id"));
-  byId("earlier").addEventListener("click", () => conversation.loadEarlier().catch((error) => tellFault(describeError(error))));
+  byId("earlier").addEventListener("click", showEarlier);
   byId("read-again").addEventListener("click", () => (conversation ?? records).refresh());
   tellHealth("connecting");
   show(byId("forget-key"), hasKey());
@@ -277,17 +283,8 @@ async function start() {
     if (!document.hidden) conversation.refresh();
     scheduleDraw();
   });
-  while (about === null) {
-    try {
-      about = await ask("GET", "/v1/about");
-    } catch (error) {
-      if (error.status === 401) return;
-      if (error.status === 403) return refuse(error);
-      tellHealth(error.status ? "well" : "lost");
-      await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
-    }
-  }
-  setText(byId("identity"), `${about.namespace} · ${about.model ? about.model.name : "no model"}`);
+  about = await readAbout();
+  if (about === null) return;
   linkProject(about.project);
   operations.begin(about, scheduleDraw);
   projects.begin();

@@ -26,10 +26,14 @@ export function contentsOf(message) {
 export function toolNames(messages) {
   const names = new Map();
   for (const { message } of messages) {
-    for (const part of contentsOf(message)) if (part.kind === "call" && part.id) names.set(part.id, part.name);
+    if (!calls.has(message)) calls.set(message, contentsOf(message).filter((part) => part.kind === "call" && part.id));
+    for (const part of calls.get(message)) names.set(part.id, part.name);
   }
   return names;
 }
+
+// The calls in each message, which may be one of thousands.
+const calls = new WeakMap();
 
 const call = (id, name, value) => ({ kind: "call", id: textIn(id), name: textIn(name), value: value ?? {} });
 

@@ -2,10 +2,12 @@
 
 import { ask, sessionPath } from "./api.js";
 import { follow } from "./streams.js";
+import { dayOf } from "./words.js";
 
 const PAGE_COUNT = 200;
 const LOAD_COUNT = 1_000;
 const LOADS_COUNT = 10;
+const DAY_LOADS_COUNT = 4;
 const AGAIN_MS = 2_000;
 
 export class Conversation {
@@ -15,6 +17,7 @@ export class Conversation {
     this.context = null;
     this.numbers = null;
     this.messages = new Map();
+    this._ordered = null;
     this.earlier = null;
     this.isLoaded = false;
     this.fault = null;
@@ -47,7 +50,17 @@ export class Conversation {
 
   // Returns the messages, oldest first.
   inOrder() {
-    return [...this.messages.values()].sort((a, b) => a.seq - b.seq);
+    this._ordered ??= [...this.messages.values()].sort((a, b) => a.seq - b.seq);
+    return this._ordered;
+  }
+
+  // Adds messages. One that has not changed stays the same object, so that it is not drawn again.
+  _add(messages) {
+    for (const message of messages) {
+      const old = this.messages.get(message.seq);
+      if (!old || JSON.stringify(old) !== JSON.stringify(message)) this.messages.set(message.seq, message);
+    }
+    this._ordered = null;
   }
 
   _onEvent({ event, document }) {
@@ -109,8 +122,9 @@ export class Conversation {
       // Messages that a summary covers stay on the page; popped ones do not.
       if (seq >= first && seq >= context.first_seq && !seqs.has(seq)) this.messages.delete(seq);
     }
+    this._ordered = null;
     if (!this.isLoaded) this.earlier = page.before;
-    for (const message of page.messages) this.messages.set(message.seq, message);
+    this._add(page.messages);
     this.context = context;
     this.isLoaded = true;
     this.fault = null;
@@ -122,26 +136,51 @@ export class Conversation {
   async _readParts(error) {
     const parts = await ask("GET", sessionPath(this.sessionId, "/readable")).catch(() => ({ messages: [] }));
     if (this._isClosed) return;
-    this.messages = new Map(parts.messages.map((message) => [message.seq, message]));
+    this.messages.clear();
+    this._add(parts.messages);
     this.fault = error;
   }
 
   // Reads earlier messages until this one is read; at most the last ten thousand.
   async loadUntil(seq) {
-    for (let read = 0; read < LOADS_COUNT && this.earlier !== null && this.earlier > seq; read += 1) await this.loadEarlier(LOAD_COUNT);
+    for (let read = 0; read < LOADS_COUNT && this.earlier !== null && this.earlier > seq; read += 1) await this._loadEarlier(LOAD_COUNT);
   }
 
-  async loadEarlier(limit = PAGE_COUNT) {
+  // Reads the day of the message before the first one, as a whole; at most some thousand messages of it.
+  async loadDay() {
+    let limit = PAGE_COUNT;
+    let day = null;
+    for (let read = 0; read < DAY_LOADS_COUNT && this.earlier !== null; read += 1) {
+      const messages = await this._loadEarlier(limit);
+      if (messages.length === 0) return;
+      day ??= dayOf(messages.at(-1).stored_ms);
+      if (dayOf(messages[0].stored_ms) !== day) return;
+      limit = LOAD_COUNT;
+    }
+  }
+
+  // Returns the seq of the first message of a day, or of the first one after it; null if there is none.
+  async firstOfDay(startMs) {
+    const before = `limit=1&before=${encodeURIComponent(new Date(startMs).toISOString())}`;
+    const { messages } = await ask("GET", sessionPath(this.sessionId, `/messages?include_originals=true&${before}`));
+    const last = messages.length ? messages[0].seq : 0;
+    await this.loadUntil(last + 1);
+    return this.inOrder().find(({ seq }) => seq > last)?.seq ?? null;
+  }
+
+  async _loadEarlier(limit) {
     const query = `/messages?include_originals=true&limit=${limit}&before=${this.earlier}`;
     const page = await ask("GET", sessionPath(this.sessionId, query));
-    for (const message of page.messages) this.messages.set(message.seq, message);
+    this._add(page.messages);
     this.earlier = page.before;
     this._tell();
+    return page.messages;
   }
 
   _forget() {
     this.context = null;
     this.messages.clear();
+    this._ordered = null;
     this.earlier = null;
     this.isLoaded = true;
     this.fault = null;

@@ -1,17 +1,31 @@
 // The entries of the chat: stored messages and the turns of this tab, merged into one list.
 
-import { describeError, describeReason, range, textOf } from "./words.js";
-
-const WHO = { user: "User", assistant: "Assistant", system: "System", developer: "Developer", tool: "Tool" };
+import { recalledOf } from "./recalled.js";
+import { dayOf, describeError, describeReason, formatDayHead, nameOf, range, textOf } from "./words.js";
 
 const turnOf = (message) => message.beside?.metadata?.turn ?? null;
 
-// Returns entries {key, kind, …}; the kind is "message" or "divider". Only a writer may ask again.
+// Returns entries {key, kind, …}; the kind is "message", "divider" or "day". Only a writer may ask again.
 export function entriesOf(conversation, turns, isWriting) {
+  const entries = [];
+  let day = null;
+  for (const entry of messagesOf(conversation, turns, isWriting)) {
+    const ms = entry.timeMs ?? null;
+    if (ms !== null && dayOf(ms) !== day) {
+      day = dayOf(ms);
+      entries.push({ key: `day:${day}`, kind: "day", text: formatDayHead(ms) });
+    }
+    entries.push(entry);
+  }
+  return entries;
+}
+
+function messagesOf(conversation, turns, isWriting) {
   const entries = [];
   const stored = conversation.inOrder();
   const firstSeq = conversation.context?.first_seq ?? 1;
   const shownTurns = turns.of(conversation.sessionId).filter((turn) => !hasReply(stored, turn));
+  const places = shownTurns.map((turn) => placeOf(conversation, turn));
   let isDivided = firstSeq === 1;
   for (const message of stored) {
     const isCovered = message.seq < firstSeq && !message.pinned;
@@ -20,12 +34,13 @@ export function entriesOf(conversation, turns, isWriting) {
       entries.push(divider(conversation.context));
       isDivided = true;
     }
-    entries.push(storedEntry(message, isCovered, turns.get(turnOf(message)), isWriting));
-    for (const turn of shownTurns.filter((each) => placeOf(conversation, each) === message.seq)) {
+    const recalled = message.message.role === "assistant" ? recalledOf(message.beside?.metadata?.recalled, conversation) : null;
+    entries.push({ ...storedEntry(message, isCovered, turns.get(turnOf(message)), isWriting), recalled });
+    for (const turn of shownTurns.filter((_, at) => places[at] === message.seq)) {
       if (turn.phase !== "asking") entries.push(replyEntry(turn, conversation, isWriting));
     }
   }
-  for (const turn of shownTurns.filter((each) => placeOf(conversation, each) === null)) {
+  for (const turn of shownTurns.filter((_, at) => places[at] === null)) {
     if (turn.isOwn) entries.push(userEntry(turn));
     if (turn.phase === "running" || turn.phase === "ended") entries.push(replyEntry(turn, conversation, isWriting));
   }
@@ -56,6 +71,9 @@ function divider(context) {
   return { key: `divider:${last}`, kind: "divider", text };
 }
 
+const NO_NOTICES = [];
+const withNotices = (notices) => ({ notices: notices ?? NO_NOTICES, noticesCount: notices?.length ?? 0 });
+
 function storedEntry(message, isCovered, turn, isWriting) {
   const role = message.message.role ?? "";
   const id = turnOf(message);
@@ -64,7 +82,7 @@ function storedEntry(message, isCovered, turn, isWriting) {
     key: id ? `${id}:${role}` : `seq:${message.seq}`,
     kind: "message",
     role,
-    who: WHO[role] ?? (role || "Message"),
+    who: nameOf(role),
     text: textOf(message.message),
     message: message.message,
     timeMs: message.stored_ms,
@@ -73,7 +91,7 @@ function storedEntry(message, isCovered, turn, isWriting) {
     isPinned: message.pinned,
     state: "stored",
     turnId: id,
-    notices: role === "assistant" ? turn?.notices ?? [] : [],
+    ...withNotices(role === "assistant" ? turn?.notices : null),
     fault: reason ? `Incomplete: ${describeReason(reason)}.` : "",
     again: role === "assistant" && reason && isWriting ? "ask" : "",
   };
@@ -86,13 +104,14 @@ function userEntry(turn) {
     key: `${turn.id}:user`,
     kind: "message",
     role: "user",
-    who: WHO.user,
+    who: nameOf("user"),
     text: turn.shown ?? turn.text,
     message: { role: "user", content: turn.shown ?? turn.text },
     timeMs: turn.sentMs,
+    recalled: null,
     state: isLost ? "lost" : "sending",
     turnId: turn.id,
-    notices: [],
+    ...withNotices(null),
     fault: turn.phase === "sending" ? "Not sent yet: the server is unreachable." : word,
     again: "",
   };
@@ -111,13 +130,14 @@ function replyEntry(turn, conversation, isWriting) {
     key: `${turn.key}:assistant`,
     kind: "message",
     role: "assistant",
-    who: WHO.assistant,
+    who: nameOf("assistant"),
     text,
     message: { role: "assistant", content: text },
     timeMs: isOver ? turn.sentMs : null,
     state: isOver ? (isLost ? "lost" : "sending") : "streaming",
     turnId: turn.id,
-    notices: turn.notices,
+    ...withNotices(turn.notices),
+    recalled: recalledOf(turn.recalled, conversation),
     fault,
     again: isOver && isWriting ? retryOf(turn, conversation) : "",
   };

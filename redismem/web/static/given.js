@@ -10,6 +10,7 @@ import { ago, formatCount, formatTime, plural, range, textOf } from "./words.js"
 
 const ARRIVED_MS = 6_000;
 const ASKED = "asked";
+const drawn = new WeakMap();
 const NOTHING = { count: 0, tokens: 0 };
 const NO_PARTS = { summaries: NOTHING, pinned: NOTHING, pending: NOTHING, recent: NOTHING };
 
@@ -138,6 +139,8 @@ function drawLines(name, messages, count, sessionId) {
     (message) => String(message.seq),
     makeLine,
     (node, message) => {
+      if (drawn.get(node) === message) return;
+      drawn.set(node, message);
       const [seq, role, text, tokens] = node.firstElementChild.children;
       node.firstElementChild.href = hrefOf(sessionId, message.seq);
       setText(seq, `#${message.seq}`);

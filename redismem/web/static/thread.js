@@ -3,6 +3,7 @@
 import { announce, tellFault } from "./announce.js";
 import { drawBody } from "./body.js";
 import { byId, el, reconcile, setText, show } from "./dom.js";
+import { drawRecalled } from "./recalled.js";
 import { describeError, formatTime } from "./words.js";
 
 const NEAR_PX = 80;
@@ -12,7 +13,12 @@ let isAtEnd = true;
 // `act(name, entry)` runs a button of an entry: "copy" or "again". `fault` is the error of a read, or null. `names` has
 // the names of called tools.
 export function draw(entries, { isLoaded, fault, mayGoBack, act, names }) {
-  reconcile(byId("thread"), entries, (entry) => entry.key, (entry) => make(entry, act), (node, entry) => update(node, entry, names));
+  reconcile(byId("thread"), entries, (entry) => entry.key, (entry) => make(entry, act), (node, entry) => {
+    const before = node.entry;
+    node.entry = entry;
+    // There may be thousands, of which a drawing changes one.
+    if (!before || !isSame(before, entry)) update(node, entry, names);
+  });
   show(byId("welcome"), isLoaded && entries.length === 0);
   show(byId("thread-skeleton"), !isLoaded && !fault && entries.length === 0);
   show(byId("thread-fault"), fault !== null);
@@ -33,12 +39,19 @@ export function beginThread() {
   scroll.addEventListener("scroll", () => {
     isAtEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < NEAR_PX;
   });
-  // The composer below it grows and shrinks.
-  new ResizeObserver(() => isAtEnd && toEnd()).observe(scroll);
+  // The composer below it grows and shrinks, and so do messages once they are laid out.
+  const observer = new ResizeObserver(() => isAtEnd && toEnd());
+  observer.observe(scroll);
+  observer.observe(byId("thread"));
+}
+
+// Notices are added to a list that stays the same.
+function isSame(before, entry) {
+  return entry.noticesCount === before.noticesCount && Object.keys({ ...before, ...entry }).every((name) => before[name] === entry[name]);
 }
 
 function make(entry, act) {
-  if (entry.kind === "divider") return el("li", { class: "divider" }, el("span"));
+  if (entry.kind !== "message") return el("li", { class: entry.kind }, el("span"));
   const node = el("li", { class: "entry", tabindex: "-1" });
   const button = (name, text, label) =>
     el("button", { class: `quiet tiny ${name}`, type: "button", "aria-label": label, text, onclick: () => act(name, node.entry) });
@@ -67,8 +80,7 @@ function make(entry, act) {
 const dots = () => el("span", { class: "dots", "aria-hidden": "true" }, el("i"), el("i"), el("i"));
 
 function update(node, entry, names) {
-  node.entry = entry;
-  if (entry.kind === "divider") {
+  if (entry.kind !== "message") {
     setText(node.firstElementChild, entry.text);
     return;
   }
@@ -87,6 +99,7 @@ function update(node, entry, names) {
   show(at(".pinned-chip"), entry.isPinned);
   drawBody(at(".body"), entry.message, names);
   show(at(".typing"), entry.state === "streaming");
+  drawRecalled(at(".notices"), entry.recalled);
   reconcile(at(".notices"), entry.notices, (notice) => notice.code, () => el("li", { dir: "auto" }), (line, notice) => setText(line, notice.text));
   setText(at(".fault"), entry.fault);
   show(at(".copy"), entry.text !== "");
@@ -96,14 +109,24 @@ function update(node, entry, names) {
   show(at("footer"), entry.fault !== "" || entry.again !== "");
 }
 
-// Scrolls to a message and focuses it. Returns false if the thread does not show it.
-export function reveal(seq) {
+// Scrolls to a message, and focuses it unless told otherwise. Returns its node, or null if the thread does not show it.
+export function reveal(seq, { mayFocus = true } = {}) {
   const node = byId("thread").querySelector(`.entry[data-seq="${seq}"]`);
-  if (!node) return false;
+  if (!node) return null;
   isAtEnd = false;
   node.scrollIntoView({ block: "center" });
-  node.focus({ preventScroll: true });
-  return true;
+  if (mayFocus) node.focus({ preventScroll: true });
+  return node;
+}
+
+// Runs a change that adds messages above, and keeps the first message where it is.
+export async function keepPlace(change) {
+  const scroll = byId("thread-scroll");
+  const first = byId("thread").querySelector(".entry");
+  const topOf = () => first?.getBoundingClientRect().top ?? 0;
+  const before = topOf();
+  await change();
+  scroll.scrollTop += topOf() - before;
 }
 
 export async function copy(text, what = "The message") {

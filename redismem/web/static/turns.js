@@ -196,6 +196,7 @@ export class Turns {
       turn.reply = (turn.isReplaced ? "" : turn.reply) + document.delta;
       turn.isReplaced = false;
     }
+    if (event === "data" && document.name === "recalled") turn.recalled = document.data;
     if (event === "notice" && !turn.notices.some((notice) => notice.code === document.code)) turn.notices.push(document);
     return this._tell(turn, event === "message" ? "stored" : "told");
   }
@@ -265,5 +266,5 @@ export class Turns {
 
 // Drops what was told of a turn, which is told from its beginning.
 function beginAnew(turn) {
-  Object.assign(turn, { reply: "", notices: [], lastSeq: 0, isReplaced: false });
+  Object.assign(turn, { reply: "", notices: [], recalled: null, lastSeq: 0, isReplaced: false });
 }

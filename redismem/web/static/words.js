@@ -64,6 +64,23 @@ export function formatMoment(ms) {
 
 export const formatDay = (ms) => new Date(ms).toLocaleDateString([], { dateStyle: "medium" });
 
+// Returns the day of a moment on this browser's clock, to compare days.
+export const dayOf = (ms) => new Date(ms).toDateString();
+
+// Returns a day as the head of its messages.
+export function formatDayHead(ms, nowMs = Date.now()) {
+  if (dayOf(ms) === dayOf(nowMs)) return "Today";
+  const midnight = new Date(nowMs).setHours(0, 0, 0, 0);
+  if (dayOf(ms) === dayOf(midnight - 1)) return "Yesterday";
+  return new Date(ms).toLocaleDateString([], { weekday: "long", day: "numeric", month: "long", year: "numeric" });
+}
+
+// "2026-11-27" is that day in every time zone.
+export function formatDate(day) {
+  const ms = Date.parse(`${day}T00:00:00`);
+  return Number.isNaN(ms) ? "" : formatDay(ms);
+}
+
 // in_progress becomes "in progress".
 export const spaced = (word) => word.replaceAll("_", " ");
 
@@ -101,6 +118,11 @@ export function formatMs(ms) {
 export const range = (first, last) => (first === last ? `${first}` : `${first} to ${last}`);
 
 export const shortId = (id) => (id.length > 28 ? `${id.slice(0, 13)}…${id.slice(-6)}` : id);
+
+const NAMES = { user: "User", assistant: "Assistant", system: "System", developer: "Developer", tool: "Tool" };
+
+// Returns what the page calls the author of a message.
+export const nameOf = (role) => NAMES[role] ?? (role || "Message");
 
 // Returns the text of a message in any provider's format. Other parts are named in brackets.
 export function textOf(message) {

@@ -29,6 +29,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("post", "/v1/sessions/{session_id}/prune"): {"max_messages": 1},
     ("post", "/v1/sessions/{session_id}/forget"): {"seqs": [1]},
     ("post", "/v1/sessions/{session_id}/recall"): {"query": "message", "scope": "owner"},
+    ("post", "/v1/sessions/{session_id}/find"): {"text": "message"},
     ("post", "/v1/sessions/{session_id}/turns"): {"message": "Hello"},
     ("post", "/v1/sessions/{session_id}/turns/current/stop"): {},
     ("post", "/ui/chat"): {

@@ -90,6 +90,9 @@ async def test_an_answer_recalls_and_its_stream_says_what(memory: Memory, provid
         assert set(numbers["sessions"]) == {"a"}
         assert numbers["tokens"] <= 700
         assert OLD not in repr(told)
+        stored = (await http.ask("GET", "/v1/sessions/a/messages")).json()["messages"][-1]
+        kept = {name: value for name, value in numbers.items() if name != "sessions"}  # all are of this one
+        assert stored["beside"]["metadata"]["recalled"] == kept
         assert f"user: {OLD}" in repr(provider.bodies[-1]).partition("<recalled>")[2]
         http.service.chat.recall = 0
         events = await read_events(http.client, path, json=body)

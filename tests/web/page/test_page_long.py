@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
 
 import pytest
-from playwright.async_api import BrowserContext, expect
-from support.browser import faults_of, open_page
+from playwright.async_api import BrowserContext, Page, expect
+from support.browser import faults_of, open_page, save_screenshot, violations
+from support.clock import Clock
+from support.redis_server import RedisServer
 
+from redismem import Memory, Settings
 from redismem.web.http.bundle import join_modules
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -64,6 +68,12 @@ DRAW = """(openers) => openers.flatMap((opener) => ["assistant", "user"].map((ro
   body.remove();
   return [opener, role, height > 0, longest, shown];
 }))"""
+DAY_MS = 86_400_000
+DAYS = (150, 150, 250)
+"""The messages of each day of a long chat."""
+WATCH = """window.changes = 0;
+new MutationObserver((list) => { changes += list.length; })
+  .observe(thread, {subtree: true, childList: true, attributes: true, characterData: true});"""
 ENTRY = """import { drawBody } from "./body.js";
 import { el } from "./dom.js";
 Object.assign(window, { drawBody, el });"""
@@ -93,4 +103,68 @@ async def test_long_texts_are_laid_out_in_linear_time(context: BrowserContext, u
     drawn: list[Any] = await page.evaluate(DRAW, OPENERS)
     assert [each for each in drawn if not each[2] or each[3] > 1_100] == []
     assert all(each[4] < 45_000 for each in drawn), "the rest is shown when its reader asks for it"
+    assert faults_of(page) == []
+
+
+async def fill_days(redis_server: RedisServer, namespace: str) -> int:
+    """Store a chat of three days, and return the time of its first day. The service's workers summarise most of it."""
+    settings = Settings(deadline_s=60, reply_timeout_s=20, idle_timeout_s=30 * 86_400)
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
+        now_ms = await memory.server_time_ms()
+        memory.store.clock = clock = Clock()
+        session = memory.session("days")
+        for day, count in enumerate(DAYS):
+            clock.now_ms = now_ms - (2 - day) * DAY_MS
+            texts = [f"{day}.{number}{' a Blue  needle' if number == 3 else ''}" for number in range(count)]
+            await session.append(*({"role": "user", "content": text} for text in texts))
+    return now_ms - 2 * DAY_MS
+
+
+async def check_finding(page: Page) -> None:
+    """Check that finding goes from hit to hit, loads what is not read, and keeps the focus."""
+    await page.get_by_role("button", name="Find").click()
+    field, word = page.get_by_label("Find in all messages"), page.locator("#find-word")
+    await expect(field).to_be_focused()
+    await field.fill("blue needle")
+    await expect(word).to_have_text("3 of 3")
+    for seq, told in ((304, "3 of 3"), (154, "2 of 3"), (4, "1 of 3"), (304, "3 of 3")):
+        hit = page.locator(f".entry[data-found][data-seq='{seq}']")
+        await expect(hit).to_be_in_viewport()
+        await expect(word).to_have_text(told)
+        await expect(field).to_be_focused()
+        await field.press("Enter")
+    await save_screenshot(page, "find")
+    assert await violations(page, part=".pane.chat") == []
+    await field.fill("no such text")
+    await expect(word).to_have_text("No hits")
+    await expect(page.locator("[data-found]")).to_have_count(0)
+
+
+async def test_a_long_chat_is_read_by_day_and_searched_as_a_whole(
+    context: BrowserContext, url: str, server_options: list[Any], redis_server: RedisServer
+) -> None:
+    namespace = server_options[server_options.index("--namespace") + 1]
+    first_ms = await fill_days(redis_server, namespace)
+    page = await open_page(context, url, "days")
+    entries, days = page.locator(".entry"), page.locator(".day")
+    await expect(page.locator(".summary")).to_have_count(1)
+    await expect(entries).to_have_count(200)
+    await expect(days).to_have_count(1)
+    top = page.locator(".entry[data-seq='351']")
+    await page.get_by_role("button", name="Show earlier messages").click()
+    await expect(entries).to_have_count(400)  # the rest of the last day, with the day before
+    await expect(days).to_have_count(2)
+    await expect(top).to_be_in_viewport()
+    await check_finding(page)
+    await expect(entries).to_have_count(sum(DAYS))
+    await page.get_by_label("Go to day").fill(f"{datetime.fromtimestamp(first_ms / 1000, UTC):%Y-%m-%d}")
+    await expect(page.locator(".entry[data-seq='1']")).to_be_in_viewport()
+    await page.get_by_label("Find in all messages").press("Escape")
+    await expect(page.locator("#find")).to_be_hidden()
+    await expect(page.get_by_role("button", name="Find")).to_be_focused()
+    await page.evaluate(WATCH)
+    answer = await page.request.post(f"{url}/v1/sessions/days/messages", data={"role": "user", "content": "one more"})
+    assert answer.ok
+    await expect(entries).to_have_count(sum(DAYS) + 1)
+    assert await page.evaluate("changes") < 100, "a message more is no reason to draw the others again"
     assert faults_of(page) == []
