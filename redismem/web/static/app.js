@@ -9,7 +9,7 @@ import { toolNames } from "./contents.js";
 import { Conversation } from "./conversation.js";
 import { Conversations } from "./conversations.js";
 import { beginKeys } from "./dialogs.js";
-import { byId, setText, show } from "./dom.js";
+import { byId, show } from "./dom.js";
 import { entriesOf } from "./entries.js";
 import { beginFinding, drawFinding } from "./finding.js";
 import { Given } from "./given.js";
