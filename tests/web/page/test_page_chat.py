@@ -100,7 +100,13 @@ async def test_what_was_remembered_of_another_conversation_opens_it(
 ) -> None:
     namespace = server_options[server_options.index("--namespace") + 1]
     numbers = {"seqs": [1, 7], "days": ["2026-01-31", ""], "sessions": ["elsewhere", "elsewhere"], "tokens": 9}
-    unreadable = ({"seqs": "x"}, {"seqs": [0], "days": []}, 5, {"seqs": [{}], "days": {}}, {"seqs": [1], "days": [{}]})
+    unreadable: tuple[Any, ...] = (
+        {"seqs": "x"},
+        {"seqs": [0], "days": []},
+        5,
+        {"seqs": [{}], "days": {}},
+        {"seqs": [1], "days": [{}]},
+    )
     replies = [
         Message.restored({"role": "assistant", "content": "So."}, {"metadata": {"recalled": each}}, 0, 0, 0, "")
         for each in (*unreadable, numbers)
