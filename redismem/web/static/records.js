@@ -3,12 +3,15 @@
 import { ask } from "./api.js";
 import { toolNames } from "./contents.js";
 import { byId, el, reconcile, setText, show } from "./dom.js";
+import { tellHealth } from "./health.js";
 import { hrefOfRecord } from "./place.js";
 import { draw } from "./thread.js";
 import { age, describeError, formatCount, shortId, textOf } from "./words.js";
 
 const PAGE_COUNT = 30;
 const MOST_PAGES = 10;
+const HOUR_MS = 3_600_000;
+const SPANS_MS = { hour: HOUR_MS, day: 24 * HOUR_MS, week: 7 * 24 * HOUR_MS };
 const LIST_MS = 30_000;
 const OPEN_MS = 10_000;
 const FRAMEWORKS = { "google-adk": "Google ADK", langgraph: "LangGraph", "pydantic-ai": "Pydantic AI", strands: "Strands" };
@@ -20,7 +23,18 @@ const keyOf = (row) => `${row.kind}/${row.id}`;
 
 const pathOf = ({ kind, id }) => `/v1/records/${encodeURIComponent(kind)}/${encodeURIComponent(id)}`;
 
-const askPage = (cursor) => ask("GET", `/v1/records?${new URLSearchParams({ limit: PAGE_COUNT, ...(cursor && { cursor }) })}`);
+const askPage = (cursor, owner) => ask("GET", `/v1/records?${new URLSearchParams({ limit: PAGE_COUNT, ...(cursor && { cursor }), ...(owner && { owner }) })}`);
+
+// Returns true if a row meets the filters of the list. Texts are not searched here.
+function isWanted(row) {
+  const isInTexts = byId("search-in").value === "texts";
+  const words = byId("search-text").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const name = [row.title, row.name, row.id, row.owner].join(" ").toLowerCase();
+  const spanMs = Date.now() - (row.updated_ms ?? 0);
+  const time = byId("search-time").value;
+  const isInTime = time === "older" ? spanMs > SPANS_MS.day : spanMs <= (SPANS_MS[time] ?? Infinity);
+  return !(isInTexts && words.length) && words.every((word) => name.includes(word)) && isInTime && (!byId("search-failing").checked || row.fault !== null);
+}
 
 export class Records {
   // Calls `tell(name)` with the title of the open conversation, and `copy(text)` for a message.
@@ -29,7 +43,7 @@ export class Records {
     this._copy = copy;
     this._rows = [];
     this._cursor = null;
-    this._fault = "";
+    this._fault = this._owner = "";
     // The open conversation {kind, id}, what was read of it, and the error of its last read.
     this._current = null;
     this._document = null;
@@ -42,12 +56,23 @@ export class Records {
     byId("more-records").addEventListener("click", () => this._read(this._cursor));
     // A folded list is read when it is unfolded; without rows there is nothing to unfold.
     setInterval(() => document.hidden || (!details.open && !details.hidden) || this.look(), LIST_MS);
+    byId("filters").addEventListener("change", () => this._filter());
+    byId("search-text").addEventListener("input", () => this._drawList());
     setInterval(() => document.hidden || this._current === null || this.refresh(), OPEN_MS);
     return this.look(byId("conversation-list").childElementCount === 0);
   }
 
   get current() {
     return this._current;
+  }
+
+  // The owner is a question to the server; all else is asked of the rows that were read.
+  _filter() {
+    const owner = byId("search-owner").value.trim();
+    if (owner === this._owner) return this._drawList();
+    this._owner = owner;
+    this._rows = [];
+    return this.look(owner !== "");
   }
 
   // Reads the list again, from its beginning. `opens` unfolds it if it has any row.
@@ -59,8 +84,10 @@ export class Records {
   async _read(cursor) {
     try {
       // Most records may be no conversations: then a page is empty, and has a cursor.
-      let page = await askPage(cursor);
-      for (let read = 1; read < MOST_PAGES && !page.records.length && page.cursor; read += 1) page = await askPage(page.cursor);
+      const owner = this._owner;
+      let page = await askPage(cursor, owner);
+      for (let read = 1; read < MOST_PAGES && !page.records.length && page.cursor; read += 1) page = await askPage(page.cursor, owner);
+      if (owner !== this._owner) return;
       const known = cursor ? this._rows : [];
       this._rows = [...known, ...page.records].sort((a, b) => (b.updated_ms ?? 0) - (a.updated_ms ?? 0));
       this._cursor = page.cursor;
@@ -72,10 +99,11 @@ export class Records {
   }
 
   _drawList() {
-    show(byId("records"), this._rows.length > 0 || this._cursor !== null);
-    setText(byId("records-count"), `${formatCount(this._rows.length)}${this._cursor === null ? "" : " or more"}`);
+    const rows = this._rows.filter(isWanted);
+    show(byId("records"), rows.length > 0 || this._cursor !== null);
+    setText(byId("records-count"), `${formatCount(rows.length)}${this._cursor === null ? "" : " or more"}`);
     const current = this._current && keyOf(this._current);
-    reconcile(byId("record-list"), this._rows, keyOf, makeRow, (node, row) => updateRow(node.firstElementChild, row, keyOf(row) === current));
+    reconcile(byId("record-list"), rows, keyOf, makeRow, (node, row) => updateRow(node.firstElementChild, row, keyOf(row) === current));
     show(byId("more-records"), this._cursor !== null);
     setText(byId("records-word"), this._fault);
     show(byId("records-word"), this._fault !== "");
@@ -115,8 +143,11 @@ export class Records {
       fault = error;
     }
     if (this._current !== record) return;
-    if (found || fault.status !== undefined) this._document = found;
-    this._error = fault;
+    const isAway = fault !== null && (fault.status === undefined || fault.status === 503 || fault.status === 429);
+    tellHealth(!isAway ? "well" : fault.code === "store_unavailable" ? "away" : fault.status === undefined ? "lost" : "well");
+    // While the memory does not answer, what was read stays.
+    if (!isAway) this._document = found;
+    this._error = isAway && this._document ? null : fault;
     this._drawThread();
   }
 

@@ -23,6 +23,16 @@ async def check_row(row: Locator, *texts: str) -> None:
         await expect(row).to_contain_text(text)
 
 
+async def check_filters(page: Page, rows: Locator) -> None:
+    for owner, count in (("ann", 1), ("", 3)):
+        await page.locator("#search-owner").fill(owner)
+        await page.locator("#search-owner").press("Tab")
+        await expect(rows).to_have_count(count)
+    for text, count in (("weather 7/b", 1), ("", 3)):
+        await page.locator("#search-text").fill(text)
+        await expect(rows).to_have_count(count)
+
+
 async def check_thread(page: Page) -> None:
     await expect(page.locator("#thread .entry")).to_have_count(4)
     await expect(page.locator("#thread .mine .text")).to_have_text(QUESTION)
@@ -47,6 +57,7 @@ async def test_a_framework_s_conversation_is_read_and_gone_once_removed(
         await check_row(rows.filter(has_text="LangGraph").filter(has_text="ann"), QUESTION, "order 7/b")
         await check_row(rows.filter(has_text="Pydantic AI"), ANSWER)
         await check_row(rows.filter(has_text="torn").locator(".conversation-failing"), "Damaged")
+        await check_filters(page, rows)
         await rows.filter(has_text="ann").click()
         await check_thread(page)
         await expect(page.locator("#message")).to_be_hidden()
@@ -67,5 +78,6 @@ async def test_a_framework_s_conversation_is_read_and_gone_once_removed(
         await page.reload()
         await expect(page.locator("#thread-fault-word")).to_have_text("This conversation does not exist (any more).")
         await expect(page.locator("#record-list li")).to_have_count(2)
+        await expect(page.locator("#health-text")).to_have_text("Connected")
         assert QUESTION not in await page.locator("#thread").inner_text()
         assert faults_of(page) == []
