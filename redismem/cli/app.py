@@ -81,8 +81,8 @@ def _explain_extra(name: str, given: Sequence[str], extra: UnusedCliTokensError)
     parameters = inspect.signature(extra.target).parameters
     takes = [each.upper() for each, how in parameters.items() if how.kind is how.POSITIONAL_ONLY]
     path = " ".join(extra.command_chain or (name,))
-    if not isinstance(kinds, str) and given[0] == word:
-        text = f"{name} takes one of {', '.join(kinds)}, not {word}"
+    if not isinstance(kinds, str) and given[0] not in kinds:  # the kind was left out, or misspelt
+        text = f"{name} takes {' and '.join(takes) or 'nothing'}, or one of {', '.join(kinds)}; not {word}"
     elif takes:
         text = f"{path} takes {' and '.join(takes)} alone, not also {word}"
     else:

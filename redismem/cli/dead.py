@@ -7,10 +7,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from redismem.cli.options import DEFAULT, On, Target, within
+from redismem.cli.options import DEFAULT, On, Target, Yes, within
 from redismem.cli.place import open_read_only, open_used
 from redismem.cli.streams import complain
-from redismem.cli.terminal import Yes, ask, print_json, print_rows
+from redismem.cli.terminal import ask, print_json, print_rows
 from redismem.inspection import dead
 from redismem.inspection.dead import DeadSession
 from redismem.inspection.figures import duration, plural, printable

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from redismem.cli.options import DEFAULT, On, within
+from redismem.cli.options import DEFAULT, On, Yes, within
 from redismem.cli.place import open_read_only, open_used
-from redismem.cli.terminal import Stop, Yes, ask, print_json, print_rows, progress
+from redismem.cli.terminal import Stop, ask, print_json, print_rows, progress
 from redismem.inspection import dictionaries
 from redismem.inspection.dictionaries import DictionaryEntry, DropOutcome
 from redismem.inspection.figures import duration

@@ -8,10 +8,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from redismem.cli.options import DEFAULT, On, Target
+from redismem.cli.options import DEFAULT, On, Target, Yes
 from redismem.cli.place import open_used
 from redismem.cli.streams import complain
-from redismem.cli.terminal import Yes, ask, print_json, progress
+from redismem.cli.terminal import ask, print_json, progress
 from redismem.errors import ForgetIncomplete, ForgottenSessions
 from redismem.inspection.figures import plural, printable
 from redismem.memory.erasure import Wanted, count_records, count_sessions

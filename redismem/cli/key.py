@@ -6,8 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from redismem.cli.options import flag
-from redismem.cli.terminal import Namespace
+from redismem.cli.options import Namespace, flag
 
 Scopes = Annotated[tuple[str, ...], flag("read, write or admin; repeatable. [default: read and write]")]
 OwnerOfKey = Annotated[str | None, Parameter(help="The key reaches the sessions of this owner alone.")]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from redismem.cli.options import AsJson, Url
 from redismem.cli.place import open_unchecked, warn_if_embedded
 from redismem.cli.quarantine import Cursor, Keys
-from redismem.cli.terminal import AsJson, Url, print_json, print_rows, progress
+from redismem.cli.terminal import print_json, print_rows, progress
 from redismem.inspection import namespaces
 from redismem.inspection.figures import plural, printable
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from redismem.cli import project_view
-from redismem.cli.options import DEFAULT, DryRun, On, Target, flag, told, within
+from redismem.cli.options import DEFAULT, DryRun, On, Target, Yes, flag, told, within
 from redismem.cli.place import ChosenStore, open_read_only
-from redismem.cli.terminal import Stop, Yes, ask, console, print_json
+from redismem.cli.terminal import Stop, ask, console, print_json
 from redismem.errors import InvalidItem
 from redismem.inspection import projects as listing
 from redismem.inspection.figures import plural

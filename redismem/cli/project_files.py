@@ -9,11 +9,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from redismem.cli.options import Target, flag
+from redismem.cli.options import Namespace, Target, Url, Yes, flag
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory
 from redismem.cli.project import Name, open_project
 from redismem.cli.streams import complain
-from redismem.cli.terminal import Namespace, Stop, Url, Yes, ask, one_line
+from redismem.cli.terminal import Stop, ask, one_line
 from redismem.inspection.figures import plural, printable
 from redismem.project.files.json import entries_of, project_of
 from redismem.project.project import Project

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from redismem.cli.options import DEFAULT, Full, On, Redact, flag, within
+from redismem.cli.options import DEFAULT, Full, On, Redact, Yes, flag, within
 from redismem.cli.parts_view import parts_document, show_parts
 from redismem.cli.place import open_read_only, open_used
 from redismem.cli.streams import complain
-from redismem.cli.terminal import Stop, Yes, ask, console, print_json, print_rows, progress
+from redismem.cli.terminal import Stop, ask, console, print_json, print_rows, progress
 from redismem.errors import CorruptSession, RedismemError, SessionExists, SessionNotFound
 from redismem.inspection import quarantine
 from redismem.inspection.figures import duration, plural, printable

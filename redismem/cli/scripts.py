@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from redismem.cli.logs import logs_on_stderr
-from redismem.cli.options import EveryS, flag
+from redismem.cli.options import AsJson, EveryS, Url, flag
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_unchecked
 from redismem.cli.stopping import stop_signals, wait_for
-from redismem.cli.terminal import AsJson, Stop, Url, print_json
+from redismem.cli.terminal import Stop, print_json
 from redismem.errors import StoreUnavailable
 from redismem.events import facts
 from redismem.inspection.figures import plural

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from redismem.cli.demo import filling
-from redismem.cli.options import JsonLogs
+from redismem.cli.options import JsonLogs, Namespace, Url
 from redismem.cli.serving import (
     DEFAULT,
     Running,
@@ -24,7 +24,7 @@ from redismem.cli.serving import (
     running,
 )
 from redismem.cli.streams import complain
-from redismem.cli.terminal import Namespace, Stop, Url
+from redismem.cli.terminal import Stop
 from redismem.memory.memory import Memory
 from redismem.settings.extras import require_extra
 from redismem.settings.settings import Settings

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from redismem.cli.options import AsJson
 from redismem.cli.place import safe_url
-from redismem.cli.terminal import AsJson, console, print_json
+from redismem.cli.terminal import console, print_json
 from redismem.inspection.figures import printable
 from redismem.settings.environment import values_from_environment
 from redismem.settings.names import PREFIX

@@ -8,9 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from redismem.inspection.figures import printable
 
@@ -18,28 +16,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
-
-Url = Annotated[
-    str | None,
-    Parameter(
-        help="Address of Redis: `redis://[user:password@]host:port/db`, `rediss://…`, `valkey://…`, `unix://…`, "
-        "`redis+cluster://host:port,host:port`, `redis+sentinel://host:port,host:port/service/db`."
-    ),
-]
-_NAMESPACE_HELP = "The tenant, isolated from all other namespaces."
-Namespace = Annotated[str, Parameter(env_var="REDISMEM_NAMESPACE", help=_NAMESPACE_HELP)]
-# Of a command that appends messages of its own: they must not reach the namespace of the environment.
-OwnNamespace = Annotated[str, Parameter(help=_NAMESPACE_HELP)]
-Yes = Annotated[
-    bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False, help="Do not ask for confirmation.")
-]
-AsJson = Annotated[
-    bool,
-    Parameter(
-        name="--json", negative=(), show_default=False, help="Print one JSON document on stdout and nothing else."
-    ),
-]
-
 
 UNREACHABLE = 3
 """The exit code if Redis does not answer or refuses a call."""

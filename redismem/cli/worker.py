@@ -16,10 +16,10 @@ from cyclopts import Parameter
 
 from redismem.cli.depths import sessions_line
 from redismem.cli.logs import logs_on_stderr
-from redismem.cli.options import flag, within
+from redismem.cli.options import Url, Yes, flag, told, within
 from redismem.cli.place import HOW_TO_NAME_REDIS, ChosenStore, open_memory
 from redismem.cli.stopping import stop_signals
-from redismem.cli.terminal import Stop, Url, Yes, ask, print_json
+from redismem.cli.terminal import Stop, ask, print_json
 from redismem.events import facts
 from redismem.inspection.figures import plural
 from redismem.memory.arguments import make_embedder
@@ -35,47 +35,29 @@ if TYPE_CHECKING:
     from redismem.workers.scheduler import Scheduler
 
 Concurrency = Annotated[int, within(1, 10_000, "Sessions processed at the same time.")]
-Strategy = Annotated[
-    Literal["summarize", "trim", "none"] | None,
-    Parameter(help="Treatment of older messages. [default: `REDISMEM_STRATEGY`, else summarize]"),
-]
-OnEvictFile = Annotated[
-    Path | None,
-    Parameter(help="Append the transcript of each evicted session to this file, one JSON line per session."),
-]
+_STRATEGY_HELP = "Treatment of older messages. [default: `REDISMEM_STRATEGY`, else summarize]"
+Strategy = Annotated[Literal["summarize", "trim", "none"] | None, told(_STRATEGY_HELP)]
+_EVICT_HELP = "Append the transcript of each evicted session to this file, one JSON line per session."
+OnEvictFile = Annotated[Path | None, told(_EVICT_HELP)]
 StopS = Annotated[float, within(0, 3_600, "Seconds to finish work in progress before stopping.")]
-Override = Annotated[
-    bool,
-    flag(
-        "Record REDISMEM_MAX_SESSIONS, REDISMEM_IDLE_TIMEOUT_S, REDISMEM_KEEP_ORIGINALS and REDISMEM_EMBED as far as "
-        "they are set, even if they remove more or the recorded embedder's vectors; asks first."
-    ),
-]
+_OVERRIDE_HELP = (
+    "Record REDISMEM_MAX_SESSIONS, REDISMEM_IDLE_TIMEOUT_S, REDISMEM_KEEP_ORIGINALS and REDISMEM_EMBED as far as "
+    "they are set, even if they remove more or the recorded embedder's vectors; asks first."
+)
+Override = Annotated[bool, flag(_OVERRIDE_HELP)]
 Once = Annotated[bool, flag("Process what is due now, then exit.")]
 JsonLogs = Annotated[bool, flag("Log as JSON; with --once also print one document per namespace on stdout.", "--json")]
-Namespaces = Annotated[
-    str,
-    Parameter(
-        name="--namespace",
-        env_var="REDISMEM_NAMESPACE",
-        help="The tenants to work for, separated by commas; each is isolated from the others.",
-    ),
-]
-MetricsPort = Annotated[
-    int | None, within(0, 65_535, "Serve /livez and /metrics at this port; 0 picks a free one. [default: none]")
-]
-MetricsHost = Annotated[
-    str, Parameter(help="The address for `--metrics-port`. Beyond loopback, anybody who reaches it reads the metrics.")
-]
-Nice = Annotated[
-    int,
-    within(
-        0,
-        19,
-        "Lower the priority of this process by this nice value, so that turns on the same machine come first; 0 keeps "
-        "the priority. Windows has none.",
-    ),
-]
+_NAMESPACES_HELP = "The tenants to work for, separated by commas; each is isolated from the others."
+Namespaces = Annotated[str, told(_NAMESPACES_HELP, "REDISMEM_NAMESPACE", "--namespace")]
+_PORT_HELP = "Serve /livez and /metrics at this port; 0 picks a free one. [default: none]"
+MetricsPort = Annotated[int | None, within(0, 65_535, _PORT_HELP)]
+_HOST_HELP = "The address for `--metrics-port`. Beyond loopback, anybody who reaches it reads the metrics."
+MetricsHost = Annotated[str, told(_HOST_HELP)]
+_NICE_HELP = (
+    "Lower the priority of this process by this nice value, so that turns on the same machine come first; 0 keeps "
+    "the priority. Windows has none."
+)
+Nice = Annotated[int, within(0, 19, _NICE_HELP)]
 _FAILURES = (
     *(SummaryOutcome.FAILED, SummaryOutcome.DEAD, SummaryOutcome.PAUSED),
     *(SummaryOutcome.UNAVAILABLE, SummaryOutcome.STOPPING),

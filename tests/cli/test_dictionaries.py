@@ -1,4 +1,4 @@
-"""`redismem dictionaries`: listed with their use, and dropped in two steps, never while a block needs one."""
+"""Dictionaries: listed with their use, and dropped in two steps, never while a block needs one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`redismem quarantine` and the doctor about records, as operators use them; and what forgetting leaves of a copy."""
+"""Records in quarantine, and the doctor about them, as operators use them; and what forgetting leaves of a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`redismem settings` lists every setting with its value and source, but no secret."""
+"""`redismem list settings` lists every setting with its value and source, but no secret."""
 
 from __future__ import annotations
 

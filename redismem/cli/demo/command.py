@@ -6,9 +6,10 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from redismem.cli.demo import filling
+from redismem.cli.options import OwnNamespace, Url
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory
 from redismem.cli.session_view import role_style, show_messages
-from redismem.cli.terminal import OwnNamespace, Stop, Url, console, one_line, text_of_message
+from redismem.cli.terminal import Stop, console, one_line, text_of_message
 from redismem.context.context import Context
 from redismem.errors import RedismemError
 from redismem.inspection.figures import printable

@@ -16,10 +16,10 @@ from redismem.adapters.sessions import make_policy
 from redismem.cli.importing import sources
 from redismem.cli.importing.copying import Copying, Findings, Owners
 from redismem.cli.importing.sources import SOURCES, Conversation, Source
-from redismem.cli.options import DEFAULT, DryRun, On, flag, told
+from redismem.cli.options import DEFAULT, DryRun, On, Yes, flag, told
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory, open_read_only
 from redismem.cli.streams import complain, complain_all
-from redismem.cli.terminal import UNREACHABLE, Stop, Yes, ask, check_file, print_json, progress
+from redismem.cli.terminal import UNREACHABLE, Stop, ask, check_file, print_json, progress
 from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.inspection.figures import plural
 

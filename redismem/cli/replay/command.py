@@ -10,23 +10,11 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from redismem.cli.options import flag, within
+from redismem.cli.options import AsJson, OwnNamespace, Url, Yes, flag, within
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory
 from redismem.cli.replay.replaying import Findings, Replay, Steps
 from redismem.cli.streams import complain_all
-from redismem.cli.terminal import (
-    AsJson,
-    OwnNamespace,
-    Stop,
-    Url,
-    Yes,
-    ask,
-    check_file,
-    console,
-    grid,
-    print_json,
-    progress,
-)
+from redismem.cli.terminal import Stop, ask, check_file, console, grid, print_json, progress
 from redismem.events import Event
 from redismem.inspection.figures import plural
 from redismem.workers.strategies import from_settings
