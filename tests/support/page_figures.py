@@ -37,7 +37,7 @@ _DRAWN = """() => {
 # The elements that are wider than the window, or whose text is cut off.
 _CUT_OFF = """() => {
   const name = (node) => `${node.tagName} ${node.id || node.className}: ${node.textContent.slice(0, 40)}`;
-  const shown = [...document.querySelectorAll(".top *, #operations-view *")].filter((node) =>
+  const shown = [...document.querySelectorAll(".top *, main:not([hidden]) *")].filter((node) =>
     node.checkVisibility() && !node.closest(".unseen, svg, #health-text, [aria-hidden=true]"));
   const outside = shown.filter((node) => node.getBoundingClientRect().right > innerWidth + 1);
   const cut = shown.filter((node) => node.scrollWidth > node.clientWidth + 1 && node.clientWidth > 0 &&
@@ -54,7 +54,7 @@ async def figures_of(page: Page) -> dict[str, Any]:
 
 
 async def cut_off(page: Page) -> list[str]:
-    """Return what of the header and the operations view cannot be read at the page's width."""
+    """Return what of the header and the view cannot be read at the page's width."""
     found: list[str] = await page.evaluate(_CUT_OFF)
     return found
 

@@ -12,6 +12,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Locator, Page, Route, expect
 from support.browser import PHONE, faults_of, hold_request, open_context, open_page, save_screenshot, violations
 from support.forked_service import run_service
+from support.page_figures import cut_off
 from support.redis_server import RedisServer
 
 from redismem import Memory, Settings
@@ -260,6 +261,12 @@ async def test_the_slider_shows_the_project_at_a_moment(context: BrowserContext,
     )
     await save_screenshot(page, "project-decisions")
     assert await violations(page) == []
+    # The axis of time has round moments, and the pointer shows the one below it.
+    assert len(await page.locator("#moment-ticks span").all_inner_texts()) >= 2
+    await page.locator("#moment").hover()
+    await expect(page.locator("#moment-tip")).to_have_text(re.compile(r"\d\d:\d\d$"))
+    await page.mouse.move(0, 0)
+    await expect(page.locator("#moment-tip")).to_be_hidden()
     # At a third of the project's life, Postgres is not replaced yet.
     await page.get_by_label("As of").fill("333")
     await expect(page.locator("#timeline-word")).to_have_text("This is the past: you can read it but not change it.")
@@ -286,6 +293,11 @@ async def test_the_slider_shows_the_project_at_a_moment(context: BrowserContext,
     await page.goto(f"{url}/#/p")
     await page.locator("#project-list").get_by_role("link", name="apollo").click()
     await expect(page.locator(".task").first).to_be_visible()
+    for width in (390, 768, 1_024, 1_440):
+        await page.set_viewport_size({"width": width, "height": 1_600})
+        await expect(page.locator("#identity")).to_be_visible()
+        assert await cut_off(page) == [], width
+        assert await page.locator(".column h2:visible").count() == 6
     assert faults_of(page) == []
 
 
