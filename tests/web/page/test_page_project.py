@@ -248,6 +248,25 @@ async def test_a_conflicting_move_is_refused_and_shows_the_present_state(
     assert faults_of(page) == []
 
 
+async def check_axis(page: Page) -> None:
+    """Check that the axis of time has round moments, and that the pointer shows the one below it."""
+    assert len(await page.locator("#moment-ticks span").all_inner_texts()) >= 2
+    await page.locator("#moment").hover()
+    await expect(page.locator("#moment-tip")).to_have_text(re.compile(r"\d\d:\d\d$"))
+    await page.mouse.move(0, 0)
+    await expect(page.locator("#moment-tip")).to_be_hidden()
+
+
+async def check_widths(page: Page) -> None:
+    """Check that the board shows namespace and all columns at each width, and that nothing is cut off."""
+    await expect(page.locator(".task").first).to_be_visible()
+    for width in (390, 768, 1_024, 1_440):
+        await page.set_viewport_size({"width": width, "height": 1_600})
+        await expect(page.locator("#identity")).to_be_visible()
+        assert await cut_off(page) == [], width
+        assert await page.locator(".column h2:visible").count() == 6
+
+
 async def test_the_slider_shows_the_project_at_a_moment(context: BrowserContext, url: str, apollo: Project) -> None:
     page = await view_of(context, url, "decisions")
     heads = page.locator("#rows > li > .row strong")
@@ -261,13 +280,7 @@ async def test_the_slider_shows_the_project_at_a_moment(context: BrowserContext,
     )
     await save_screenshot(page, "project-decisions")
     assert await violations(page) == []
-    # The axis of time has round moments, and the pointer shows the one below it.
-    assert len(await page.locator("#moment-ticks span").all_inner_texts()) >= 2
-    await page.locator("#moment").hover()
-    await expect(page.locator("#moment-tip")).to_have_text(re.compile(r"\d\d:\d\d$"))
-    await page.mouse.move(0, 0)
-    await expect(page.locator("#moment-tip")).to_be_hidden()
-    # At a third of the project's life, Postgres is not replaced yet.
+    await check_axis(page)
     await page.get_by_label("As of").fill("333")
     await expect(page.locator("#timeline-word")).to_have_text("This is the past: you can read it but not change it.")
     await expect(heads).to_have_count(2)
@@ -292,12 +305,7 @@ async def test_the_slider_shows_the_project_at_a_moment(context: BrowserContext,
     assert [task.status for task in await apollo.tasks.list(text="move")] == ["blocked"]
     await page.goto(f"{url}/#/p")
     await page.locator("#project-list").get_by_role("link", name="apollo").click()
-    await expect(page.locator(".task").first).to_be_visible()
-    for width in (390, 768, 1_024, 1_440):
-        await page.set_viewport_size({"width": width, "height": 1_600})
-        await expect(page.locator("#identity")).to_be_visible()
-        assert await cut_off(page) == [], width
-        assert await page.locator(".column h2:visible").count() == 6
+    await check_widths(page)
     assert faults_of(page) == []
 
 
