@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -64,6 +65,7 @@ def test_the_list_of_sessions_and_the_status_name_records_too(
     assert command("list", "sessions", "--json", *redis_options).document["records_count"] == 1
     assert command("status", "--json", *redis_options).document["records"] == 1
     assert "records" in command("status", *redis_options).out
+    assert re.search(r"room +0 sessions of [\d,]+; 1 record", command("doctor", *redis_options).out)
     assert "damaged" in command("list", "records", *redis_options).out
     shown = command("show", "record", "langgraph", "a", *redis_options)
     assert (shown.code, "damaged: " in shown.out) == (0, True)

@@ -45,7 +45,7 @@ def add_all(messages: list[Any], writes: list[Any]) -> Any:
 
 
 class Delta(TypedDict):
-    messages: Annotated[list[Any], DeltaChannel(add_all, list, snapshot_frequency=3)]
+    messages: Annotated[list[Any], DeltaChannel(add_all, list, snapshot_frequency=7)]
     ticket: Ticket
 
 
@@ -125,16 +125,18 @@ async def test_a_thread_is_read_from_a_delta_channel_and_beside_types_of_the_gra
     builder.add_edge(START, "answer")
     graph: Any = builder.compile(checkpointer=saver)
     config: Any = {"configurable": {"thread_id": "a:b"}}
-    for number in range(4):
+    for number in range(5):
         given = [HumanMessage(f"text {number}", id=f"m{number}")]
-        state = await graph.ainvoke({"messages": given, "ticket": Ticket(number)}, config)
-    await graph.aupdate_state(config, {"messages": [RemoveMessage("m1"), HumanMessage("changed", id="m2")]})
-    state = (await graph.aget_state(config)).values
+        await graph.ainvoke({"messages": given, "ticket": Ticket(number)}, config)
+        if number:
+            changes = [RemoveMessage(f"m{number - 1}"), HumanMessage("changed", id=f"m{number}")]
+            await graph.aupdate_state(config, {"messages": changes})
+        state = (await graph.aget_state(config)).values
+        found = await read(memory, "langgraph", "app:a%3Ab")
+        assert texts(found) == [message.content for message in state["messages"]]
+        assert found.messages_count == len(state["messages"])
     [row] = (await memory.transcripts.list()).transcripts
-    assert (row.kind, row.name, row.fault) == ("langgraph", "a:b", None)
-    found = await read(memory, "langgraph", row.id)
-    assert texts(found) == [message.content for message in state["messages"]]
-    assert "changed" in texts(found)
+    assert (row.kind, row.name, row.fault, row.id) == ("langgraph", "a:b", None, found.id)
     assert await memory.transcripts.read("langgraph", "a:b") is None  # of another prefix: its id names it
 
 
