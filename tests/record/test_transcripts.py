@@ -85,8 +85,12 @@ async def test_pages_find_every_conversation_once_among_other_records(
     for at, name in enumerate(names):
         await keep_entries(memory, name, 1, owner="ann" if at % 2 else "bob")
     await keep_entries(memory, "of nobody", 1)
+    damaged = {f"{letter}-damaged-{number}" for letter in "amz" for number in range(2)}
+    for name in damaged:
+        await keep_entries(memory, name, 1)
+        redis_server.say("HSET", memory.record(f"pydantic_ai:{name}").keys.record, b"", b"v1")
     with redismem.blocking.Memory.connect(redis_server.url, namespace=memory.store.keys.namespace) as blocking:
-        for owner, wanted in ((None, {*names, "of nobody"}), ("ann", set(names[1::2]))):
+        for owner, wanted in ((None, {*names, "of nobody", *damaged}), ("ann", set(names[1::2]))):
             for limit in (1, 4, 100):
                 found, cursor = list[str](), None
                 while not found or cursor is not None:

@@ -179,9 +179,11 @@ class RecordsReader:
         return _encode_cursor(*self._page()[-1])
 
 
-def cursor_after(keys: Keys, entry: RecordEntry) -> str:
-    """Return the cursor of the page that begins behind a record."""
-    return _encode_cursor(encode_id(entry.id), list(keys.prefixes()).index(keys.prefix_of(encode_id(entry.tag))))
+def cursor_after(keys: Keys, record_id: str, tag: str | None) -> str:
+    """Return the cursor of the page that begins behind a record; without its tag, behind all records with this id."""
+    prefixes = list(keys.prefixes())
+    number = len(prefixes) - 1 if tag is None else prefixes.index(keys.prefix_of(encode_id(tag)))
+    return _encode_cursor(encode_id(record_id), number)
 
 
 def field_sizes(keys: Keys, wanted: Sequence[tuple[RecordEntry, Sequence[bytes]]]) -> Call[list[dict[bytes, int]]]:

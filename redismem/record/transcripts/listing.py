@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, get_args
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
 from redismem.errors import CorruptSession, InvalidRecord, OwnerMismatch, TooLarge, UnsupportedFormat
 from redismem.messages.message import Message
+from redismem.protocol.birth import encode_id
 from redismem.protocol.owners import owner_mismatch
 from redismem.protocol.record.keys import record_keys
 from redismem.protocol.record.listing import RecordEntry, cursor_after, field_sizes
@@ -60,6 +61,16 @@ _MODULES: tuple[tuple[Kind, Any], ...] = (
 _READERS: Mapping[Kind, _Reader] = {
     kind: _Reader(its.MARK, its.PREFIX, its.name_of, its.ids_of, its.read) for kind, its in _MODULES
 }
+
+
+class _Listed(NamedTuple):
+    """A record of the list; without its entry it is damaged."""
+
+    id: str
+    kind: Kind | None
+    entry: RecordEntry | None
+
+
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -80,13 +91,15 @@ async def list_transcripts(
     for _ in range(_PAGES_COUNT):
         page = await list_records(store, "", _PAGE_COUNT, cursor, owner)
         kinds = await _kinds_of(store, page.records)
-        wanted = [(entry, its) for entry, its in zip(page.records, kinds, strict=True) if its and kind in (None, its)]
-        rows += [_damaged(record_id) for record_id in page.unreadable if kind in (None, _likely_kind(record_id))]
+        found = [_Listed(entry.id, its, entry) for entry, its in zip(page.records, kinds, strict=True) if its]
+        found += [_Listed(record_id, _likely_kind(record_id), None) for record_id in page.unreadable]
+        wanted = sorted((each for each in found if kind in (None, each.kind)), key=lambda each: encode_id(each.id))
         room = limit - len(rows)
-        rows += await _describe(store, wanted[: max(room, 0)], owner)
+        rows += await _describe(store, wanted[:room], owner)
         cursor = page.cursor
-        if len(wanted) > room > 0:
-            cursor = cursor_after(store.keys, wanted[room - 1][0])
+        if len(wanted) > room:
+            last = wanted[room - 1]
+            cursor = cursor_after(store.keys, last.id, None if last.entry is None else last.entry.tag)
         if cursor is None or len(wanted) >= room:
             break
     return TranscriptPage(rows, cursor)
@@ -161,28 +174,29 @@ def _damaged(record_id: str) -> Transcript:
     return Transcript(kind, record_id, name or record_id, fault=DAMAGED, is_whole=False)
 
 
-async def _describe(store: Store, entries: Sequence[tuple[RecordEntry, Kind]], owner: str | None) -> list[Transcript]:
+async def _describe(store: Store, listed: Sequence[_Listed], owner: str | None) -> list[Transcript]:
     """Return the conversations in these records, without those that have ended or changed hands meanwhile."""
     rows, size = list[Transcript](), 0
-    for at in range(0, len(entries), _TOGETHER_COUNT):
+    for at in range(0, len(listed), _TOGETHER_COUNT):
         most_bytes = _LIST_BYTES if size < _PAGE_BYTES else 0
-        works = [_glance(store, entry, kind, owner, most_bytes) for entry, kind in entries[at : at + _TOGETHER_COUNT]]
+        works = [_glance(store, each, owner, most_bytes) for each in listed[at : at + _TOGETHER_COUNT]]
         found = [await work for work in works] if store.transport.blocks else await asyncio.gather(*works)
         rows += [row for row, _ in found if row is not None]
         size += sum(read for _, read in found)
     return rows
 
 
-async def _glance(
-    store: Store, entry: RecordEntry, kind: Kind, owner: str | None, most_bytes: int
-) -> tuple[Transcript | None, int]:
+async def _glance(store: Store, listed: _Listed, owner: str | None, most_bytes: int) -> tuple[Transcript | None, int]:
     """Return a row of the list, `None` for none, and the bytes that were read for it."""
+    record_id, kind, entry = listed
     try:
-        return await _read(store, entry, kind, owner, None, most_bytes)
+        if entry is not None and kind is not None:
+            return await _read(store, entry, kind, owner, None, most_bytes)
     except OwnerMismatch:
         return None, 0
     except CorruptSession:
-        return (_damaged(entry.id) if owner is None else None), 0
+        pass
+    return (_damaged(record_id) if owner is None else None), 0
 
 
 async def _read(
