@@ -23,6 +23,7 @@ CHAT = "web-20817-koeln"
 """The session of the bundled chat."""
 WAITING = "web-20901-lena"
 """The session whose chat waits for a param."""
+_TITLE = "A cracked water tank, BL-20817"
 _LIFE = timedelta(days=21)
 _STATE = ("merge", "waiting", "last_intent", "last_result", "plan")
 
@@ -60,9 +61,8 @@ async def fill(memory: Memory) -> None:
     """Add each conversation and the project, unless they are there. Raises RedismemError."""
     for line in _read("others.jsonl").splitlines():
         row = json.loads(line)
-        session = memory.session(row["session"])
-        if not await session.exists():
-            await session.append(*row["messages"], id="demo")
+        if not await memory.session(row["session"]).exists():
+            await memory.session(row["session"], owner=row["owner"]).append(*row["messages"], id="demo")
     if not await memory.session(WAITING).exists():
         await _begin_return(memory)
     if not await memory.session(CHAT).exists():
@@ -73,7 +73,7 @@ async def fill(memory: Memory) -> None:
 
 
 async def _begin_return(memory: Memory) -> None:
-    session = memory.session(WAITING)
+    session = memory.session(WAITING, owner="lena")
     step = demo_slots().step(await session.state(), "Hello! I would like to return a grinder.")
     await session.append({"role": "user", "content": step.text}, id="demo", **step.changes)
     await session.append({"role": "assistant", "content": step.say}, id="demo-reply")
@@ -81,11 +81,12 @@ async def _begin_return(memory: Memory) -> None:
 
 async def _play_chat(memory: Memory) -> None:
     """Append the bundled turns, and summarise after the turns after which the conversation asks for it."""
-    session = memory.session(CHAT)
+    session = memory.session(CHAT, owner="mila")
     for turn in bundled_turns():
         await session.append(*turn.messages, id=turn.id, **turn.change)
         if turn.summarise:
             await summarise(memory, session)
+    await session.set_title(_TITLE)
 
 
 async def summarise(memory: Memory, session: Session) -> bool:

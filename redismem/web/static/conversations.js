@@ -10,6 +10,7 @@ import { describeError } from "./words.js";
 
 const PAGE_COUNT = 30;
 const MORE_COUNT = 100;
+const NAME_READS_COUNT = 5;
 const LOOK_MS = 5_000;
 const TYPING_MS = 250;
 
@@ -128,14 +129,23 @@ export class Conversations {
   async _readOn() {
     if (this._isReadingOn) return;
     this._isReadingOn = true;
-    const cursor = this._cursor;
-    const limit = cursor === null || this._conditions ? PAGE_COUNT : MORE_COUNT;
-    await this._read({ limit, cursor }, (page) => {
-      const known = new Set(this._rows.map((row) => row.session_id));
-      this._rows = [...this._rows, ...page.sessions.filter((row) => !known.has(row.session_id))];
-      this._cursor = page.cursor;
-    });
+    const { _conditions: conditions, _owner: owner } = this;
+    const isCurrent = () => conditions === this._conditions && owner === this._owner;
+    const limit = this._cursor === null || conditions ? PAGE_COUNT : MORE_COUNT;
+    const wantedCount = this._rows.length + 1;
+    // A search by name goes on until it has found one: it looks at some thousand conversations in a second.
+    for (let asked = 0; asked === 0 || (conditions?.name && asked < NAME_READS_COUNT && this._cursor !== null && this._rows.length < wantedCount); asked += 1) {
+      await this._read({ limit, cursor: this._cursor }, (page) => this._append(page));
+      if (!isCurrent()) return;
+      if (this._fault) break;
+    }
     this._isReadingOn = false;
+  }
+
+  _append(page) {
+    const known = new Set(this._rows.map((row) => row.session_id));
+    this._rows = [...this._rows, ...page.sessions.filter((row) => !known.has(row.session_id))];
+    this._cursor = page.cursor;
   }
 
   // Reads the first page of the list again, and one of the pages behind it.

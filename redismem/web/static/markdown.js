@@ -5,6 +5,8 @@ import { RUN_CHARS, el } from "./dom.js";
 import { columnsAt, rowsFrom } from "./tables.js";
 
 const MOST_NODES = 2_000;
+// A cell with more is broken into lines.
+const SHORT_CHARS = 24;
 // \x60 is a backtick.
 const FENCE = /^ {0,3}(\x60{3,20}|~{3,20}) ?[\w+#.-]{0,40}$/;
 // With s, the dot takes any rest of a line. Without it, a line separator behind n spaces would cost n² steps.
@@ -73,8 +75,12 @@ function fenceAt(lines, at, fence) {
 
 // A wide table scrolls within its frame, also with the keyboard. Each cell counts, also a missing one.
 function tableAt(lines, at, columns, budget) {
-  // A head without a text heads nothing.
-  const cellOf = (tag, row) => (side, column) => el(row[column] ? tag : "td", { class: side }, ...inline(row[column] ?? "", budget));
+  const cellOf = (tag, row) => (side, column) => {
+    const text = row[column] ?? "";
+    const names = [side, text.length > SHORT_CHARS ? "md-long" : null].filter(Boolean).join(" ");
+    // A head without a text heads nothing.
+    return el(text ? tag : "td", { class: names || null }, ...inline(text, budget));
+  };
   const [head, ...rows] = rowsFrom(lines, at, columns.length, budget, startsBlock);
   const body = rows.map((row) => el("tr", {}, ...columns.map(cellOf("td", row))));
   const table = el("table", {}, el("thead", {}, el("tr", {}, ...columns.map(cellOf("th", head)))), el("tbody", {}, ...body));

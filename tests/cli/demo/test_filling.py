@@ -14,7 +14,9 @@ from redismem.cli.demo import filling
 async def test_the_demo_has_conversations_a_waiting_chat_a_summary_and_a_project(memory: Memory) -> None:
     for _ in range(2):  # the second time adds nothing
         await filling.fill(memory)
-        assert len((await memory.sessions()).sessions) == 5
+        listed = (await memory.sessions(newest=True)).sessions
+        assert {each.owner for each in listed} == {"mila", "lena", "theo", "noor", "jun"}
+        assert "A cracked water tank, BL-20817" in {each.title for each in listed}
         chat = await memory.session(filling.CHAT).read()
         assert chat.total_messages == 20
         assert [(each.first_seq, each.last_seq) for each in chat.summaries] == [(2, 14)]

@@ -303,11 +303,38 @@ async def test_a_row_opens_its_message_and_the_panel_folds_away(context: Browser
     assert faults_of(page) == []
 
 
-async def check_no_sideways(page: Page) -> None:
-    """Check that nothing on the page scrolls sideways."""
+async def check_no_sideways(page: Page, width: int = 320) -> None:
+    """Check that nothing on the page scrolls sideways, but a table within its frame."""
     wide = "[...document.querySelectorAll('*')].filter((node) => node.scrollWidth > node.clientWidth + 1 &&"
+    wide += " !node.matches('.md-table') &&"
     wide += " ['auto', 'scroll'].includes(getComputedStyle(node).overflowX)).map((node) => node.id || node.className)"
-    assert await page.evaluate(f"[document.documentElement.scrollWidth, {wide}]") == [320, []], page.url
+    assert await page.evaluate(f"[document.documentElement.scrollWidth, {wide}]") == [width, []], page.url
+
+
+async def test_the_chat_fits_every_width(context: BrowserContext, url: str) -> None:
+    at = f"{url}/v1/sessions/{'ticket-4711-of-a-customer-with-a-long-id'}"
+    said = [{"role": "user", "content": "Where are they?"}, {"role": "assistant", "content": ANSWER + "w" * 200}]
+    answer = await context.request.post(f"{at}/messages?owner=customer-17-of-the-shop-in-z%C3%BCrich", data=said)
+    assert answer.ok
+    page = await open_page(context, url, at.rpartition("/")[2])
+    await page.get_by_role("button", name="Write as this user").click()
+    await page.get_by_role("button", name="Find").click()
+    await page.get_by_label("Find in all messages").fill("parcel")
+    await expect(page.locator("#find-word")).to_have_text("1 of 1")
+    cut = (
+        "(nodes) => nodes.filter((node) => !node.matches('.unseen') && node.getBoundingClientRect().right > innerWidth)"
+    )
+    for width, height in ((390, 844), (768, 1024), (1024, 768), (1440, 900)):
+        await page.set_viewport_size({"width": width, "height": height})
+        for colours in ("light", "dark"):
+            await page.emulate_media(color_scheme=colours)  # type: ignore[arg-type]
+            for name in ("#identity", "#chat-title", "#chat-owner", "#clear", "#find-day", "#find-close"):
+                await expect(page.locator(name)).to_be_in_viewport(ratio=1)
+            await check_no_sideways(page, width)
+            assert await page.locator("header.top *, .pane.chat .pane-head *, #find *").evaluate_all(cut) == []
+            await save_screenshot(page, f"chat-{width}-{colours}")
+            assert await violations(page, part=".pane.chat") == []
+    assert faults_of(page) == []
 
 
 async def test_words_times_and_failing_summaries_are_searched_at_320_pixels(context: BrowserContext, url: str) -> None:

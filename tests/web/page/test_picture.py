@@ -36,7 +36,7 @@ ROOT = PICTURES.parent
 OUTLINE = Path("docs/page-outline.txt")
 MOVING = (
     (r"\b\d\d:\d\d\b", "HH:MM"),
-    (r"just now|\d+ (s|min) ago", "AGO"),
+    (r"\b(just now|now|\d+ (s|min)( ago)?)\b", "AGO"),
     (r"version [\w-]+", "version V"),
     (r"\d+ \w+ \d{4}", "DAY"),
     (r"\bnow\b", "AGO"),
