@@ -39,7 +39,6 @@ MOVING = (
     (r"\b(just now|now|\d+ (s|min)( ago)?)\b", "AGO"),
     (r"version [\w-]+", "version V"),
     (r"\d+ \w+ \d{4}", "DAY"),
-    (r"\bnow\b", "AGO"),
     (r'(link "Operations)[^"]*"', r'\1"'),  # a busy machine has warnings
 )
 
