@@ -327,7 +327,7 @@ async def test_the_chat_fits_every_width(context: BrowserContext, url: str) -> N
     for width, height in ((390, 844), (768, 1024), (1024, 768), (1440, 900)):
         await page.set_viewport_size({"width": width, "height": height})
         for colours in ("light", "dark"):
-            await page.emulate_media(color_scheme=colours)  # type: ignore[arg-type]
+            await page.emulate_media(color_scheme=colours)
             for name in ("#identity", "#chat-title", "#chat-owner", "#clear", "#find-day", "#find-close"):
                 await expect(page.locator(name)).to_be_in_viewport(ratio=1)
             await check_no_sideways(page, width)
