@@ -39,7 +39,7 @@ class DeadSession:
             "log": self.log_id,
             "died_ms": self.died_ms,
             **numbers_of(self.info),
-            **failure_kind(getattr(self.info, "failure", None)).document(),
+            **({} if isinstance(self.info, str) else failure_kind(self.info.failure).document()),
         }
 
 

@@ -63,13 +63,18 @@ class DoctorDocument(BaseModel):
 
 
 class DeadSessionDocument(BaseModel):
-    """A dead session. `state` is `live`, or why there are no numbers: gone, unreadable, or another layout."""
+    """A dead session. `state` is `live`, or why there are no numbers: gone, unreadable, or another layout.
+
+    A live one has the `kind` of its failure in words, and `advice`.
+    """
 
     model_config = ConfigDict(extra="allow")
     session_id: str
     log: str
     died_ms: int
     state: str
+    kind: str = ""
+    advice: str = ""
 
 
 class DeadDocument(BaseModel):

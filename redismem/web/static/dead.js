@@ -58,10 +58,11 @@ function drawList(sessions, word, nowMs) {
     setText(link, shortId(each.session_id));
     link.title = each.session_id;
     const [kind, more, advice] = why.children;
+    const isLive = each.state === "live";
     const attempts = each.attempts ? `, after ${plural(each.attempts, "attempt")}` : "";
-    setText(kind, capitalize(each.state === "live" ? each.kind : `it is ${each.state}`));
-    setText(more, `${each.failure || "no reason recorded"}${attempts}, ${ago(each.died_ms, nowMs)}`);
-    setText(advice, each.advice);
+    setText(kind, capitalize(isLive ? each.kind : `it is ${each.state}`));
+    setText(more, `${isLive ? each.failure || "no reason recorded" : "dead"}${attempts}, ${ago(each.died_ms, nowMs)}`);
+    setText(advice, isLive ? each.advice : "");
     button.setAttribute("aria-label", `Retry ${each.session_id}`);
   });
 }

@@ -15,6 +15,7 @@ import { ago, describeError, formatCount, formatMs, formatSpan, plural } from ".
 
 const LOOK_MS = 2_000;
 const HISTORY_MS = 600_000;
+const NOT_KNOWN = "Not known now";
 const MEANINGS = {
   overdue: "Sessions whose older messages are due for a summary",
   leased: "Sessions that a worker is summarising; the lease expires if the worker dies",
@@ -110,6 +111,7 @@ export class Operations {
     if (!this._checked || !this._load) return;
     drawTiles(this._load, this._checked);
     if (this._load.document) this._drawTurns(this._load.document);
+    else for (const plot of [this._plots.turns, this._plots.times]) plot(null, NOT_KNOWN);
     this._drawDepths(this._checked);
   }
 
@@ -127,7 +129,7 @@ export class Operations {
   _drawDepths(checked) {
     const depth = (name) => ({ name, points: this._depths.map((each) => ({ ms: each.ms, value: each[name] })) });
     const queues = checked.document?.queues?.queues;
-    const text = queues ? `${formatCount(queues.overdue.count)} overdue, ${formatCount(queues.dead.count)} dead, since this page was opened` : "Not known now";
+    const text = queues ? `${formatCount(queues.overdue.count)} overdue, ${formatCount(queues.dead.count)} dead, since this page was opened` : NOT_KNOWN;
     this._plots.queues([depth("overdue"), depth("dead")], text, this._depths.at(-1).ms);
   }
 }

@@ -17,6 +17,7 @@ function svg(tag, given, ...children) {
 }
 
 // Adds a card to `parent` and returns a function that redraws it. A series is {name, points: [{ms, value or null}]}.
+// Without series, only the text changes.
 // `unit` names the values of the vertical axis, `format` writes one with its unit, `least` is the smallest step.
 export function makePlot(parent, title, { unit, format, least = 0 }) {
   const id = `plot-${title.toLowerCase().replace(/[^a-z]+/g, "-")}`;
@@ -95,6 +96,7 @@ function textAt(plot, ms) {
 
 function redraw(plot, series, text, nowMs) {
   plot.word.textContent = text;
+  if (series === null) return;
   const shownMs = nowMs - Math.min(nowMs - SHORTEST_MS, ...series.flatMap(({ points }) => points.slice(0, 1).map((point) => point.ms)));
   const { spanMs, ticks: ages } = spanTicks(shownMs);
   const firstMs = nowMs - spanMs;
