@@ -96,6 +96,8 @@ def server_over(
     for uri, read in (
         ("redismem://sessions{?cursor}", transcripts.sessions),
         ("redismem://session/{session_id}{?before}", transcripts.session),
+        ("redismem://records{?kind,cursor}", transcripts.records),
+        ("redismem://record/{kind}/{id}", transcripts.record),
     ):
         server.resource(uri, mime_type="application/json", description=_description(read))(read)
     return server

@@ -14,6 +14,7 @@ from mcp import Client, MCPError
 from mcp.server.mcpserver import MCPServer
 from mcp.types import TextContent, TextResourceContents
 from support.checks import until
+from support.framework_talks import QUESTION, talk_langgraph
 from support.proxy import Proxy
 from support.stores import PATIENCE, short_deadlines
 
@@ -321,3 +322,28 @@ async def test_every_tool_and_the_transcript_refuse_a_session_of_another_owner(m
         with pytest.raises(MCPError, match="another owner"):
             await client.read_resource("redismem://session/a")
     assert (await memory.session("a").info()).total_messages == 1
+
+
+async def test_conversations_of_frameworks_are_those_of_the_owner_alone(memory: Memory) -> None:
+    for name, owner in (("of ann", "ann"), ("of bob", "bob"), ("of nobody", None)):
+        await talk_langgraph(memory, "", name, owner)
+    async with calls(create_server(memory, owner="bob")) as (client, _, _):
+        [row] = (await read_json(client, "redismem://records"))["records"]
+        assert (row["name"], row["title"]) == ("of bob", QUESTION)
+        page = await read_json(client, row["uri"])
+        assert (page["messages"][0]["message"]["content"], page["is_whole"]) == (QUESTION, True)
+        for uri, line in (
+            ("records?cursor=x", "this cursor"),
+            ("records?kind=x", "a kind is one of"),
+            ("record/langgraph/none", "record none: there is no such"),
+            ("record/langgraph/of%20ann", "another owner"),
+            ("record/langgraph/of%20nobody", "another owner"),
+        ):
+            with pytest.raises(MCPError, match=line):
+                await client.read_resource(f"redismem://{uri}")
+    async with calls(create_server(memory, owner=lambda _: "bob")) as (client, _, _):
+        with pytest.raises(MCPError, match="several persons"):
+            await client.read_resource("redismem://records")
+    async with calls(create_server(memory)) as (client, _, _):
+        rows = (await read_json(client, "redismem://records?kind=langgraph"))["records"]
+        assert [row["name"] for row in rows] == ["of ann", "of bob", "of nobody"]
