@@ -138,3 +138,5 @@ async def test_a_store_that_does_not_answer_is_a_finding(proxy: Any, namespace: 
             assert rows["connection"]["verdict"] == "fail"
             assert "Is the server up" in rows["connection"]["advice"]
             assert await scraped(http) == {"connection": "fail", "model": "ok", "settings": "ok"}
+            unknown = (await http.ask("GET", "/v1/doctor")).json()
+            assert [unknown[name] for name in ("queues", "processes", "ticked_ms")] == [None] * 3, "not read, not none"
