@@ -108,6 +108,7 @@ class ProjectContext:
     def _entities(self) -> Iterator[str]:
         for each in self.entities:
             facts = "; ".join(f"{name}: {_shorten(str(value), 60)}" for name, value in each.properties.items())
+            facts = facts.encode("utf-8", "replace").decode()  # a property may have lone surrogates
             text = f"- {_shorten(each.name)} ({each.type}) {_shorten(each.description)}".rstrip()
             yield f"{text} {{{_shorten(facts)}}}" if facts else text
 

@@ -119,6 +119,11 @@ def test_text_never_exceeds_its_budget_and_keeps_its_sections(texts: list[str], 
     assert sum(line in SECTIONS for line in text.splitlines()) == 4, "no text makes a section of its own"
 
 
+async def test_a_property_with_half_a_character_ends_no_turn(apollo: Project) -> None:
+    await apollo.entities.create("Ada", properties={"p": "half \ud83d of a pair"})
+    assert "{p: half ? of a pair}" in (await apollo.context(["ada"])).format()
+
+
 async def test_what_cannot_be_asked_for_is_refused(apollo: Project) -> None:
     for terms in ("redis", [5], [" ".join(f"w{number}" for number in range(21))]):
         with pytest.raises(InvalidItem):

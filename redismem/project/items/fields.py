@@ -22,6 +22,7 @@ REASON_CHARS = 1_000
 LIST_COUNT = 200
 PROPERTIES_BYTES = 16 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = (each.replace(tzinfo=UTC) for each in (datetime.min, datetime.max))
 _NOT_IN_A_LINE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
 # Characters without a glyph: zero-width ones, marks of direction, and tags. Names that differ only by them look alike.
 _INVISIBLE = re.compile(
@@ -176,12 +177,17 @@ def moment(value: Any, name: str) -> int:
     """Convert a datetime with a time zone to milliseconds since 1970, rounded down."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise InvalidItem(f"{name} must be a datetime with a time zone")
+    if not _FIRST <= value <= _LAST:
+        raise InvalidItem(f"{name} must lie in the years 1 to 9999 in UTC")
     return (value - _EPOCH) // timedelta(milliseconds=1)
 
 
 def as_datetime(ms: int) -> datetime:
-    """Convert milliseconds since 1970 to a datetime in UTC."""
-    return _EPOCH + timedelta(milliseconds=ms)
+    """Convert milliseconds since 1970 to a datetime in UTC; the first or last one if they are beyond, as once stored."""
+    try:
+        return _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return _FIRST if ms < 0 else _LAST
 
 
 def properties(value: Any, name: str) -> dict[str, Any]:

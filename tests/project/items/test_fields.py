@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redismem import Conflict, InvalidItem
-from redismem.project.items.fields import line, tag
+from redismem.project.items.fields import as_datetime, line, tag
 from redismem.project.project import Project
 
 IDS: dict[Any, str] = {
@@ -37,6 +38,18 @@ async def test_what_may_be_of_any_kind_and_is_no_id_is_told_how_one_begins(apoll
     talk = await apollo.conversations.start()
     with pytest.raises(InvalidItem, match="no id of an item, which begins with d-, t-, e-, c-"):
         await apollo.conversations.end(talk.id, "", ["x"])
+
+
+async def test_a_moment_that_utc_cannot_hold_is_refused_and_an_old_one_can_be_read(apollo: Project) -> None:
+    west, east = (timezone(timedelta(hours=hours)) for hours in (-14, 14))
+    for moment in (datetime.max.replace(tzinfo=west), datetime.min.replace(tzinfo=east)):
+        with pytest.raises(InvalidItem, match=r"^due_date must lie in the years 1 to 9999 in UTC$"):
+            await apollo.tasks.create("a", due_date=moment)
+    for moment in (datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)):
+        due = (await apollo.tasks.create("a", due_date=moment)).due_date
+        assert due is not None
+        assert abs(due - moment) < timedelta(milliseconds=1)
+    assert [as_datetime(ms).year for ms in (-(1 << 53), 1 << 53)] == [1, 9999]
 
 
 HIDDEN = "\xad\u061c\u200b\u200c\u200d\u200e\u200f\u202e\u2060\u2066\ufeff\U000e0041"

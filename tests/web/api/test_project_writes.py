@@ -156,6 +156,8 @@ WRONG: list[tuple[str, str, Any, int]] = [
     ("POST", "decisions", {"title": "a", "valid_from": 5}, 422),
     ("POST", "decisions", {"title": "a", "valid_from": "2020-01-01"}, 422),
     ("POST", "decisions", {"title": "a", "valid_from": "2999-01-01T00:00:00Z"}, 422),
+    ("POST", "decisions", {"title": "a", "valid_from": "0001-01-01T00:00:00+14:00"}, 422),
+    ("POST", "tasks", {"title": "a", "due_date": "9999-12-31T23:59:59-14:00"}, 422),
     ("POST", "decisions", {"title": "a", "supersedes": "d-000000000000000000"}, 404),
     ("POST", "decisions", {"title": "a", "related_tasks": ["t-000000000000000000"]}, 404),
     ("POST", "decisions", {"title": "a", "rationale": "ü" * 16_000}, 413),
