@@ -109,6 +109,11 @@ def role_of(payload: Payload) -> str:
     return _ROLES.get(speaker_of(payload).lower(), USER)
 
 
+def is_instruction(payload: Payload) -> bool:
+    """True if a message, or a part of it, is sent to models as one of the system or developer."""
+    return role_of(payload) == SYSTEM or any(each.form.speaker == SYSTEM for each in read_message(payload))
+
+
 def parse_message(payload: Payload, view: View) -> list[tuple[str, list[Part]]]:
     """Return the parts of a message by role, without blank texts, and without thoughts of another provider.
 

@@ -6,8 +6,12 @@ owner's. A route that takes no owner is refused here, so a new route is refused 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+from redismem.formats.parts import is_instruction
+from redismem.web.access import Caller
 from redismem.web.http.json import decode_json, encode_json
 from redismem.web.http.problems import Problem
 from redismem.web.http.queries import FIELDS_COUNT, SEARCH, Documented
@@ -42,6 +46,16 @@ def confine(
         raise Problem("not_allowed", "a key of one owner removes the sessions of this owner: name it")
     others = [(name, value) for name, value in fields if name != "owner"]
     return urlencode([*others, ("owner", owner)]).encode(), body
+
+
+def check_roles(caller: Caller, payloads: Iterable[Any]) -> None:
+    """Let a key of one owner send no message in the role of the system or developer, in any format.
+
+    Raises:
+        Problem: not_allowed.
+    """
+    if caller.owner is not None and any(isinstance(p, dict) and is_instruction(p) for p in payloads):
+        raise Problem("not_allowed", "a key of one owner cannot choose what the model is told")
 
 
 def _fields_of(query: bytes) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ REASON_CHARS = 1_000
 LIST_COUNT = 200
 PROPERTIES_BYTES = 16 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST, _LAST = (each.replace(tzinfo=UTC) for each in (datetime.min, datetime.max))
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _NOT_IN_A_LINE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
 # Characters without a glyph: zero-width ones, marks of direction, and tags. Names that differ only by them look alike.
 _INVISIBLE = re.compile(
@@ -183,7 +183,7 @@ def moment(value: Any, name: str) -> int:
 
 
 def as_datetime(ms: int) -> datetime:
-    """Convert milliseconds since 1970 to a datetime in UTC; the first or last one if they are beyond, as once stored."""
+    """Convert milliseconds since 1970 to a datetime in UTC; any beyond, as once stored, to the first or last one."""
     try:
         return _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:

@@ -15,6 +15,7 @@ from redismem.web.http.json import context_document, decode_json, encode_json, r
 from redismem.web.http.problems import Problem
 from redismem.web.http.queries import check_names
 from redismem.web.http.recalled import recalled_numbers
+from redismem.web.owner_keys import check_roles
 from redismem.web.service import Service
 
 PATH = "/v1/sessions/{session_id}/messages"
@@ -52,6 +53,7 @@ async def append_messages(
     messages = decode_json(body)
     if not isinstance(messages, list):
         messages = [messages]
+    check_roles(caller, messages)
     options = _options(headers)
     try:
         if wants_context:

@@ -8,9 +8,10 @@ from fastapi import APIRouter, Header, Path, Request, Response
 
 from redismem.web.api import schemas
 from redismem.web.api.appends import ETAG, parse_expected
-from redismem.web.api.sessions import TheSession
+from redismem.web.api.sessions import TheCaller, TheSession
 from redismem.web.http.json import Json, decode_json, message_document
 from redismem.web.http.problems import Problem
+from redismem.web.owner_keys import check_roles
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["sessions"])
 _MESSAGE = {"type": "object", "additionalProperties": True, "description": "A message in a model API's format."}
@@ -39,6 +40,7 @@ def _ranges(summaries: tuple[tuple[int, int], ...]) -> list[dict[str, int]]:
 async def replace_message(
     request: Request,
     session: TheSession,
+    caller: TheCaller,
     seq: Annotated[int, Path(ge=1, le=1 << 53)],
     if_match: Annotated[str | None, Header(pattern=f"^{ETAG.pattern}$")] = None,
 ) -> Response:
@@ -46,5 +48,6 @@ async def replace_message(
     message = decode_json(await request.body())
     if not isinstance(message, dict):
         raise Problem("invalid", "the body is one message")
+    check_roles(caller, [message])
     expected = None if if_match is None else parse_expected(if_match.encode("latin-1"))
     return Json(message_document(await session.replace(seq, message, expect=expected)))

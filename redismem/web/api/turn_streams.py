@@ -24,6 +24,7 @@ from redismem.web.chat.chat import CLEARED, Events, Question
 from redismem.web.chat.tool_results import expect_calls
 from redismem.web.http.problems import Problem
 from redismem.web.open_streams import StreamKind
+from redismem.web.owner_keys import check_roles
 from redismem.web.service import Service
 
 TURN_ID = "turn-id"
@@ -53,8 +54,10 @@ async def answer_turn(
 ) -> OpenTurn:
     """Begin to answer a message, or find the turn that has its id.
 
-    Raises the errors of `Session.turn`, but TurnKnown, and Problem: invalid, stopping, overloaded, too_many_requests.
+    Raises the errors of `Session.turn`, but TurnKnown, and Problem: invalid, not_allowed, stopping, overloaded or
+    too_many_requests.
     """
+    check_roles(caller, asked.payloads)
     service.take_place(caller, StreamKind.CHAT).leave()  # a message whose answer cannot be streamed is not accepted
     if asked.tools and service.chat.alternate:
         raise Problem("invalid", "this server's model takes no tools, because its messages must alternate")
