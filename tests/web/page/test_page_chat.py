@@ -20,11 +20,6 @@ from support.browser import (
     visible_texts,
 )
 from support.forked_service import run_service
-from support.redis_server import RedisServer
-from support.stores import LONG_DEADLINES
-
-from redismem import Memory
-from redismem.messages.message import Message
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=60_000)
@@ -71,59 +66,6 @@ async def test_a_summary_that_swaps_in_is_highlighted_and_announced(context: Bro
     await page.reload()
     await expect(page.locator(".divider")).to_contain_text("a summary of messages 1 to")
     await expect(page.locator(".summary.arrived")).to_have_count(0)
-    assert faults_of(page) == []
-
-
-async def test_an_answer_says_what_it_remembered(context: BrowserContext, url: str) -> None:
-    page = await open_page(context, url)
-    await append_until_summarized(page)
-    await say(page, "Which house does Parcel 1 go to?")
-    summary = page.locator(".recalled summary")
-    await expect(summary).to_have_text(re.compile(r"^Remembered \d+ messages?, \d+ tokens$"))
-    told = await summary.inner_text()
-    await page.reload()
-    await expect(summary).to_have_text(told)
-    await summary.press("Enter")
-    row = page.locator(".recalled-row", has_text="Parcel 1 goes to house 1.")
-    await expect(row.locator(".recalled-who")).to_have_text("User")
-    await expect(row.locator(".recalled-day")).to_have_text(re.compile(r"\d{4}$"))
-    await save_screenshot(page, "recalled")
-    assert await violations(page, part="#thread") == []
-    for _ in range(2):  # also when the address names the message already
-        await row.press("Enter")
-        await expect(page.locator(".entry[data-seq='1']")).to_be_focused()
-    assert faults_of(page) == []
-
-
-async def test_what_was_remembered_of_another_conversation_opens_it(
-    context: BrowserContext, url: str, server_options: list[Any], redis_server: RedisServer
-) -> None:
-    namespace = server_options[server_options.index("--namespace") + 1]
-    numbers = {"seqs": [1, 7], "days": ["2026-01-31", ""], "sessions": ["elsewhere", "elsewhere"], "tokens": 9}
-    unreadable: tuple[Any, ...] = (
-        {"seqs": "x"},
-        {"seqs": [0], "days": []},
-        5,
-        {"seqs": [{}], "days": {}},
-        {"seqs": [1], "days": [{}]},
-    )
-    replies = [
-        Message.restored({"role": "assistant", "content": "So."}, {"metadata": {"recalled": each}}, 0, 0, 0, "")
-        for each in (*unreadable, numbers)
-    ]
-    async with Memory.connect(redis_server.url, namespace=namespace, settings=LONG_DEADLINES) as memory:
-        await memory.session("elsewhere").append({"role": "user", "content": "I live in Zürich."})
-        await memory.session("remembering").append(*replies)
-    page = await open_page(context, url, "remembering")
-    told = ["Remembered 1 message", "Remembered 2 messages, 9 tokens"]
-    await expect(page.locator(".recalled summary")).to_have_text(told)
-    await page.locator(".recalled summary").last.press("Enter")
-    rows = page.locator(".recalled-row")
-    words = [re.compile("31 Jan 2026.*I live in Zürich.*in elsewhere"), re.compile("Not stored any more")]
-    await expect(rows).to_have_text(words)
-    await rows.first.press("Enter")
-    await expect(page.locator("#chat-id")).to_have_text("elsewhere")
-    await expect(page.locator(".entry[data-seq='1']")).to_be_focused()
     assert faults_of(page) == []
 
 
