@@ -1,4 +1,4 @@
-"""Long texts and chats: the browser's work is linear, all can be found and read, and answers say what they remembered."""
+"""Long texts and chats: the browser's work is linear, all can be found and read, and answers say what they recall."""
 
 from __future__ import annotations
 
