@@ -55,6 +55,7 @@ def is_summarised(session: redismem.blocking.Session) -> bool:
     return bool(session.read().summaries)
 
 
+@pytest.mark.nightly
 def test_a_worker_goes_on(redis_options: Any, memory: Any, rotating: Rotating) -> None:
     texts = [{"role": "user", "content": f"text {number}."} for number in range(12)]
     with start_command("worker", "--nice", 0, *redis_options, **rotating.environment) as running:

@@ -336,6 +336,7 @@ def test_a_second_signal_ends_the_worker_at_once_and_its_leases_expire(
     assert [covered_ranges(memory, name) for name in overdue] == [[(1, 6)]] * 5
 
 
+@pytest.mark.nightly
 def test_once_stops_on_a_signal_too(overdue: Any, memory: Any, model: Any, by_model: Any, redis_options: Any) -> None:
     with start_worker("--once", "--json", "--stop-s", "0.2", *redis_options, **by_model) as running:
         model.wait_for_asked(len(overdue))
@@ -345,6 +346,7 @@ def test_once_stops_on_a_signal_too(overdue: Any, memory: Any, model: Any, by_mo
     assert {memory.session(name).info().queued for name in overdue} == {"overdue"}
 
 
+@pytest.mark.nightly
 def test_a_frozen_worker_delays_no_session_beyond_its_lease(
     command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, redis_options: Any
 ) -> None:

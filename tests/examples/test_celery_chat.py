@@ -21,6 +21,7 @@ def children(pid: int) -> list[int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the worker's processes in /proc")
+@pytest.mark.nightly
 def test_a_turn_is_stored_once_whatever_happens_to_its_worker(places: Places, tmp_path: Path) -> None:
     server = RedisServer(tmp_path / "redis").start()
     provider = places.provider

@@ -94,7 +94,7 @@ async def two_clients(transport: str, url: str, namespace: str) -> AsyncIterator
         yield (await stack.enter_async_context(clients[0]), await stack.enter_async_context(clients[1]))
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("transport", [pytest.param("stdio", marks=pytest.mark.nightly), "http"])
 async def test_two_clients_share_a_memory_through_faults(proxy: Proxy, namespace: str, transport: str) -> None:
     async with two_clients(transport, proxy.url, namespace) as (one, other):
         assert len((await one.list_tools()).tools) == len((await other.list_tools()).tools) == 12

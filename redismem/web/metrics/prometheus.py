@@ -37,6 +37,7 @@ _SESSION_ROUTES = frozenset(
         "/forget",
         "/readable",
         "/recall",
+        "/find",
         "/turns",
         "/turns/current",
         "/turns/current/stop",

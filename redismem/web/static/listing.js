@@ -57,7 +57,12 @@ function update(link, row, isCurrent, since, fault) {
 function previewOf({ match, title, last_text: text, last_role: role }) {
   if (match) return match.text;
   if (text === title) return "";
-  return role === "user" || !text ? text : `${role === "assistant" ? "Answer" : role ?? "Message"}: ${text}`;
+  return role === "user" || !text ? text : `${role === "assistant" ? "Answer" : role ?? "Message"}: ${unmarked(text)}`;
+}
+
+// Returns a line of an answer without the marks of Markdown.
+function unmarked(text) {
+  return text.replace(/\*\*|\x60|^(?:#{1,6}|[-*>]) /g, "");
 }
 
 // Offers the owners of the rows to choose from.

@@ -110,7 +110,7 @@ async def test_an_answer_during_a_short_outage_is_told_at_once_and_stored_once(
         assert message_rows(await memory.session("s").messages()) == BOTH + BOTH
 
 
-@pytest.mark.parametrize("fallback", [True, False])
+@pytest.mark.parametrize("fallback", [True, pytest.param(False, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("break_redis", BREAKS)
 async def test_the_stream_breaks_off_in_a_long_outage_and_tells_the_end_later(
     server: RedisServer, provider: Provider, break_redis: Break, fallback: bool

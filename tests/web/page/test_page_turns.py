@@ -132,6 +132,7 @@ async def test_a_message_that_is_refused_stays_in_the_field(
 
     await context.route("**/events", answer_once)
     page = await open_page(context, url)
+    await expect(page.locator("#welcome")).to_be_visible()  # the page has read that there is nothing
     turns = f"{url}/v1/sessions/{session_id_of(page)}/turns"
     begun = await page.request.post(turns, data={"message": MESSAGE}, headers={"Prefer": "respond-async"})
     assert begun.status == 202
