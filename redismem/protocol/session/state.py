@@ -136,8 +136,9 @@ def _encode_name(name: Any) -> bytes:
 
 
 def _check_instruction(instruction: Any) -> Any:
-    if instruction == "" or not isinstance(instruction, str | Unset | None):
-        raise InvalidState("an instruction is a text that is not empty; pass None to remove it")
+    is_blank = isinstance(instruction, str) and not instruction.strip()  # providers refuse or drop a blank one
+    if is_blank or not isinstance(instruction, str | Unset | None):
+        raise InvalidState("an instruction is a text that is not blank; pass None to remove it")
     return instruction
 
 

@@ -142,7 +142,7 @@ async def search_sessions(memory: TheMemory, asked: schemas.SessionSearch) -> Re
 def _parse_ms(text: str | None, name: str) -> int | None:
     if text is None:
         return None
-    return int(parse_moment(text, f"{name} is a time with its zone (RFC 3339)").timestamp() * 1000)
+    return max(0, int(parse_moment(text, f"{name} is a time with its zone (RFC 3339)").timestamp() * 1000))
 
 
 @router.delete("/sessions", response_model=ForgottenSessionsDocument)

@@ -75,6 +75,7 @@ async def test_filters_by_time_and_by_failing(store: Store, namespace: str, cloc
             assert await ids(http) == ["third", "second", "first"]
             assert await ids(http, active_since=moment(0.5)) == ["third", "second"]
             assert await ids(http, active_before=moment(1.5)) == ["second", "first"]
+            assert await ids(http, active_before="1969-12-31T00:00:00Z") == []
             assert await ids(http, active_since=moment(0.5), active_before=moment(1.5), text="number") == ["second"]
             failing = await search(http, failing=True, newest=True)
             (row,) = failing["sessions"]

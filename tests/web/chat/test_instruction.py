@@ -37,7 +37,7 @@ async def test_a_session_has_its_own_instruction_until_it_is_removed_or_cleared(
         assert [await told(), await told("other")] == [OWN, "Be brief."]
         await memory.session("s").forget(1)  # it tells nothing of the message
         assert await told() == OWN
-        for wrong in ("", 5, "x" * 20_001):
+        for wrong in ("", " \n", 5, "x" * 20_001):
             await change(wrong, 422)
         await change(None)
         assert await told() == "Be brief."
@@ -56,7 +56,7 @@ async def test_an_instruction_is_set_with_an_append_and_is_a_text(memory: Memory
     assert context.state.instruction == OWN
     assert OWN not in repr(context.state)
     assert OWN not in str(context.to_openai()), "an application's prompt is its own"
-    for wrong in ("", 5, ["x"]):
+    for wrong in ("", " \n", 5, ["x"]):
         with pytest.raises(InvalidState, match="an instruction is a text"):
             await session.update(instruction=wrong)  # type: ignore[arg-type]
     with pytest.raises(TooLarge):
