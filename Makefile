@@ -131,7 +131,7 @@ client: $(READY) ## generate the types of the TypeScript client, build/client.d.
 	REDISMEM_OPENAPI=../../build/openapi.json npm run --silent client; npm run --silent check; cp client.d.ts ../../build
 
 picture: $(READY) have-redis have-chromium ## take the picture of the page, docs/page.png
-	@PICTURE=docs/page.png $(BIN)/python -m pytest -q tests/web/page/test_picture.py $(ARGS)
+	@EVERYTHING=1 PICTURE=docs/page.png $(BIN)/python -m pytest -q tests/web/page/test_picture.py $(ARGS)
 
 build: $(READY) ## wheel and sdist, into dist/
 	@rm -rf dist

@@ -137,6 +137,7 @@ async def test_the_picture_shows_the_page_as_it_is(
         await fold.locator("summary").click()
         await expect(fold.locator(".recalled-row", has_text="18 °dH")).to_be_visible()
         await expect(page.locator(".conversation")).to_have_count(6)
+        await expect(page.locator(".conversation-text").first).to_contain_text("Answer: With your 18 °dH and")
         await page.locator("#message").focus()
         await page.mouse.move(0, 0)
         await save_screenshot(page, "page", always=True)
