@@ -42,7 +42,8 @@ _NUMBER = re.compile(rf"[#$€£¥]?{_BESIDE}?\d{_BESIDE}[%$€£¥]?")
 _BEFORE_CHARS = 64  # the most characters of a number before its first digit
 _DIGIT = re.compile(r"\d")
 _QUESTION_MARKS = "?？؟"
-_FIELDS = re.compile(r"[,;{}\[\]\n]+")
+# The fields of a tool's answer. A short list belongs to the name before it.
+_FIELD = re.compile(r"(?:[^,;{}\[\]\n]|\[[^{}\[\]]{0,60}\])+")
 _LOOKS = re.compile(r"(?:get|search|list|find|read|look|fetch|check|show|calc|think)", re.IGNORECASE)
 _DAY = re.compile(rf"\[(\d{{1,2}} (?:{'|'.join(MONTHS)}) \d{{1,4}})\]")
 _SPEAKER = re.compile(r"([^:\s][^:]{0,39}): ")
@@ -246,7 +247,7 @@ def _keep_used(line: Line, at: int, text: str, last_said: dict[int, int]) -> Wor
     If no field is repeated, the answer stays whole.
     """
     used = []
-    for field in _FIELDS.split(text):
+    for field in _FIELD.findall(text):
         shown = field.replace('"', "").strip()
         telling = (stem for stem in stems(shown) if len(stem) > 4 or _DIGIT.search(stem))
         if any(last_said.get(hash_of(stem), -1) > at for stem in telling) and shown not in used:

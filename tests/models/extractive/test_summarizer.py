@@ -87,6 +87,13 @@ def test_a_sentence_over_the_room_is_cut_not_dropped() -> None:
     assert text.startswith("user: I wait for order")
 
 
+def test_a_short_list_in_a_tools_answer_stays_with_its_name() -> None:
+    answer = '{"standard_days": [2, 3], "express_days": [1, 1], "express_fee": 0, "note": "none"}'
+    said = "Standard takes standard_days 2 to 3, express_days is 1 with an express_fee of 0."
+    text = summarize([Message("tool", answer, tool_call_id="c"), Message("assistant", said)]).text
+    assert "standard_days: [2, 3], express_days: [1, 1], express_fee: 0" in text
+
+
 def test_a_tool_that_answers_hundreds_of_ids_does_not_fill_the_summary() -> None:
     answer = ", ".join(f"FLIGHT-{at}" for at in range(100, 250))
     messages = [Message("user", f"Is there a seat for passenger {at}?") for at in range(10)]
