@@ -30,6 +30,8 @@ from benchmarks.remembered import evidence
 from benchmarks.remembered.conversation import Conversation, Turn, share, updates
 from benchmarks.remembered.customer import customer
 from benchmarks.remembered.friends import LANGUAGES, friends
+from benchmarks.remembered.standing import KIND as STANDING
+from benchmarks.remembered.standing import standing
 from benchmarks.running import load, options, over_lane, run, show_results
 from redismem import Message, Session, Settings
 from redismem.text.sentences import split_sentences
@@ -55,6 +57,8 @@ def made(file: Path | None, *, quick: bool) -> Iterator[Conversation]:
         yield friends("en", 1_000)
     for language in ("en", "zh") if quick else LANGUAGES:
         yield friends(language, 120 if quick else 400, seed=1)
+    for language in () if quick else ("en", "de", "es"):
+        yield standing(language, 600)
 
 
 def told(payloads: Sequence[dict[str, Any]]) -> str:
@@ -86,7 +90,9 @@ async def _fill(session: Session, worker: Worker, turns: Sequence[Turn], thresho
 def _row(label: str, text: str, conversation: Conversation) -> dict[str, Any]:
     corrected, newer, stale = updates(text, conversation)
     found = share(text, conversation)
-    return {"label": label, "tokens": tokens_of(text), "share": found, "updates": (corrected, newer, stale)}
+    verbatim = [question.answer in text for question in conversation.questions if question.kind.startswith(STANDING)]
+    row = {"label": label, "tokens": tokens_of(text), "share": found, "updates": (corrected, newer, stale)}
+    return row | {"rules": (len(verbatim), sum(verbatim))}
 
 
 def _random_text(conversation: Conversation, tokens: int) -> str:
@@ -203,6 +209,9 @@ def _verdicts(results: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield f"{label}: share {found:.3f} at {tokens:,.0f} tokens, the mean; {limits}"
     every = [row["updates"] for result in results for row in result["rows"] if row["label"] == "default context"]
     corrected, newer, stale = (sum(each[at] for each in every) for at in range(3))
+    rules = [row["rules"] for result in results for row in result["rows"] if row["label"] == "default context"]
+    if rules_count := sum(count for count, _ in rules):
+        yield f"standing rules: {sum(kept for _, kept in rules) / rules_count:.3f} of {rules_count} verbatim"
     if corrected:
         found = f"the newer stands in {newer / corrected:.3f} of {corrected}, the older is told as true in {stale}"
         yield f"updated facts: {found}; limits: at least 0.95, and 0"

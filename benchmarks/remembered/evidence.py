@@ -18,6 +18,7 @@ from benchmarks.measuring import chosen_server, surroundings, table
 from benchmarks.remembered.conversation import Conversation, Question, Turn, share
 from benchmarks.remembered.dated import dated
 from benchmarks.remembered.many import HITS_LIMIT, ManySessions
+from benchmarks.remembered.standing import standing
 from benchmarks.running import load, run, show_results
 from redismem import Memory, Message, Session, Settings
 from redismem.inspection.weight import stored_bytes
@@ -92,6 +93,8 @@ def made_up(*, quick: bool) -> Iterator[Conversation]:
     for language in ("de", "es"):
         yield dated(language, 600)
         yield dated(language, 600, with_assistant=True)
+    for language, count in (("en", 1_000), ("en", 600), ("de", 600), ("es", 600)):
+        yield standing(language, count)
 
 
 def load_file(file: Path) -> Iterator[Conversation]:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from redismem.formats.sections import name_of
+from redismem.formats.tool_groups import call_ids
 from redismem.messages.compression import expand_element
 from redismem.messages.decoding import decode_messages, is_gap
 from redismem.messages.message import Message
@@ -51,6 +52,16 @@ def searchable_texts(message: Message) -> list[str]:
     return [name[:TEXT_CHARS], *texts] if isinstance(name, str) else texts
 
 
+def _signed_texts(message: Message) -> list[str]:
+    """Return the texts that the signature of a message indexes, after a mark if a user may tell a standing rule."""
+    from redismem.originals.signatures import RULE_MARK
+    from redismem.text.rules import is_rule
+
+    texts = searchable_texts(message)
+    is_marked = message.role == "user" and any(map(is_rule, texts)) and not any(call_ids(message))
+    return [RULE_MARK, *texts] if is_marked else texts
+
+
 def sign_messages(messages: Sequence[Message], block_bytes: int) -> bytes:
     """Return the signature of a block of `block_bytes` that contains these messages, at least one."""
     from redismem.originals.signatures import encode_signature
@@ -71,7 +82,7 @@ def _texts_by_place(messages: Sequence[Message], block_bytes: int) -> tuple[list
     days = [messages[0].day] * BLOCK_COUNT
     for message in messages:
         place = (message.seq - 1) % BLOCK_COUNT
-        texts[place], days[place] = searchable_texts(message), message.day
+        texts[place], days[place] = _signed_texts(message), message.day
     return texts, block_bytes, days
 
 
@@ -143,7 +154,7 @@ def encode_field(
             encoded.append(known)
             continue
         messages = decode_messages(part, seq, epoch, zone)
-        texts = [searchable_texts(message) for message in messages]
+        texts = [_signed_texts(message) for message in messages]
         days = [message.day for message in messages]
         encoded.append(encode_signature((seq - 1) % BLOCK_COUNT, texts, sum(map(len, part)), days))
     return encode_block(first_seq, plain, dictionary), join_signatures(encoded)

@@ -1,7 +1,8 @@
 """Signatures: the full-text index of one block, in a few hundred bytes. No I/O.
 
 A signature maps each stem of the block, hashed to 16 bits, to a mask of the block's 16 messages. Hash collisions cause
-false positives, never misses. Question words are stop words. Its layout, sizes in bytes:
+false positives, never misses. Question words are stop words. A user's message that may tell a standing rule also has
+the stem RULE_MARK. Its layout, sizes in bytes:
 
     crc (2), count of stems (2), size of the marks (2), size of the block (4), lengths of the messages (8),
     count of days (1), for each: its first place (1) and its ordinal (3),
@@ -26,7 +27,7 @@ from zlib import crc32
 
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import BLOCK_COUNT, MERGED_BLOCKS, head_of
-from redismem.text.stems import stems
+from redismem.text.stems import QUESTION_STEMS, stems
 
 STEMS_LIMIT = 512
 """The most distinct stems of one message that are indexed, which bounds the size of a signature."""
@@ -46,20 +47,8 @@ _SIZE_BYTES = 3
 _EPOCH, _LAST_DAY = date(1970, 1, 1).toordinal(), date.max.toordinal()
 _DIGITS = "0123456789abcdef"
 _PLACE_OF = {digit: 1 << place for place, digit in enumerate(_DIGITS)}
-# Stop words: the stems of question words, and others. Question words carry no topic, but would weigh most, because they
-# are rare in statements. Stop words are a sixth of the stems in English texts. No stop word of one language is a word
-# with a topic in another language of this list.
-QUESTION_STEMS = frozenset(
-    stem
-    for stem in stems(
-        "what when where which who whom whose why how did do does is are was were has have had would could should can "
-        "will the a an of to in on at for and or it its this that these those i me my you your he his him she her they "
-        "their them we our us with from by about as be been not any some tell remember said say mention mentioned "
-        "was wann wo wer wie warum welche welcher welches hat haben ist sind der das ein eine ich du er sie es "
-        "wir und oder von zu mit que quand où qui comment pourquoi quel quelle est sont le la les un une des du de et "
-        "ou je tu il elle nous vous qué cuándo dónde quién cómo cuál por el los las una es y o yo me mi tu su"
-    )
-)
+RULE_MARK = "rule0mark"
+"""The text that marks the message of a standing rule. It is a stem, and no word of any language."""
 
 
 @dataclass(frozen=True, slots=True)

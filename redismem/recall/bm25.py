@@ -12,10 +12,10 @@ from itertools import islice
 
 from redismem.formats.days import read_period
 from redismem.originals.blocks import BLOCK_COUNT
-from redismem.originals.signatures import QUESTION_STEMS, stem_hash
+from redismem.originals.signatures import RULE_MARK, stem_hash
 from redismem.recall.postings import Postings
 from redismem.text.normal_forms import normalize
-from redismem.text.stems import stems
+from redismem.text.stems import QUESTION_STEMS, stems
 
 HITS_MOST = 64
 """The maximum number of hits."""
@@ -27,6 +27,8 @@ BLOCKS_BYTES = 2 * 1024 * 1024
 """The maximum unpacked size of the blocks read per query, in bytes."""
 SIGNATURES_LIMIT = 1_024
 """The number of newest blocks whose signatures are searched."""
+RULES_MOST = 6
+"""The maximum number of standing rules to look at per query."""
 QUERY_CHARS = 16_384
 """The number of characters of a query that are used; the rest is ignored."""
 _QUERY_STEMS = 64
@@ -40,6 +42,7 @@ _NEIGHBOUR = 0.5
 # A turn whose best message scores less than this share of the highest weight that a stem can have asks for nothing: its
 # words are as common as those of "Thanks". A short session has no rare words, so it has no floor.
 _FLOOR, _FLOOR_COUNT = 0.8, 128
+_RULE_HASH = stem_hash(RULE_MARK)
 # The share of an embedder in the score of a message.
 _VECTORS_SHARE = 0.2
 
@@ -100,6 +103,19 @@ class Ranking:
         if self.period is not None:
             self._add_period(scores, postings, before_seq)
         return scores
+
+    def rules(self, entries: Sequence[Sequence[int]], scores: Mapping[int, float], postings: Postings) -> list[int]:
+        """Return the seqs of the messages that match the query and may tell a standing rule, best first.
+
+        A stem counts more if few of these messages contain it, because a rule is often a part of a long message.
+        """
+        marked = scores.keys() & postings.of(_RULE_HASH)
+        sums = dict.fromkeys(marked, 0.0)
+        for seqs in entries if marked else ():
+            matching = marked.intersection(seqs)
+            for seq in matching:
+                sums[seq] += math.log(1 + len(marked) / len(matching))
+        return sorted(marked, key=lambda seq: (sums[seq], scores[seq], seq), reverse=True)[:RULES_MOST]
 
     def asks_nothing(self, lifted: Mapping[int, float], postings: Postings) -> bool:
         """True if the best message matches so little that a turn should quote nothing: it says "ok" or "Thanks"."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from redismem.originals.blocks import BLOCK_COUNT, block_number, first_seq_of
 from redismem.originals.signatures import Signature, decode_signature
 from redismem.originals.vectors import Vectors, decode_vectors
 from redismem.recall.postings import Postings
+from redismem.recall.rules import subject_hashes
 from redismem.recall.selection import Size, map_calls
 
 # The approximate memory of a message with its places in a list and three dicts, without its bytes and its line.
@@ -33,7 +34,10 @@ Part = tuple[int, Sequence[bytes]]
 class Contents:
     """The stored messages of one block, with the numbers by which a search chooses among them."""
 
-    __slots__ = ("call_ids", "elements", "first_seq", "is_whole", "lines", "size_bytes", "sizes", "stop_seq", "zone")
+    __slots__ = (
+        *("_subjects", "call_ids", "elements", "first_seq", "is_whole", "lines", "size_bytes", "sizes", "stop_seq"),
+        "zone",
+    )
 
     def __init__(
         self, first_seq: int, elements: Sequence[bytes], epoch: str, *, with_days: bool = True, zone: str | None = None
@@ -60,6 +64,13 @@ class Contents:
         texts_bytes = sum(map(len, elements)) + sum(map(sys.getsizeof, self.lines.values()))
         self.size_bytes = texts_bytes + _ELEMENT_BYTES * len(elements) + _CALL_BYTES * len(self.call_ids)
         """The approximate memory of the block with its lines, in bytes."""
+        self._subjects: dict[int, Set[int]] = {}
+
+    def subject(self, seq: int) -> Set[int]:
+        """Return the hashes of the stems that tell the subject of the standing rules in a message."""
+        if seq not in self._subjects:
+            self._subjects[seq] = subject_hashes(self.lines.get(seq, "").partition(": ")[2])
+        return self._subjects[seq]
 
 
 class CachedSession:

@@ -47,6 +47,7 @@ from redismem.recall.cache import NO_CACHE, RecallCache
 from redismem.recall.cached import CachedSession, Contents, Part, SelectedMessages, is_unreadable
 from redismem.recall.originals import Originals
 from redismem.recall.postings import Postings
+from redismem.recall.rules import choose_rules
 from redismem.recall.selection import Size, choose, count_hits, group_calls, map_calls
 from redismem.recall.semantic import BLOCKS_LIMIT as VECTORS_LIMIT
 from redismem.recall.semantic import Meaning
@@ -155,8 +156,10 @@ class Recall:
         if not ranking.hashes and ranking.period is None and self._meaning is None:
             return _NO_MESSAGES
         cached = await self._refresh()
-        hits, matching = await self._rank(ranking, cached)
+        hits, matching, rules = await self._rank(ranking, cached)
         considered = hits if max_tokens is None else hits[: count_hits(max_tokens)]
+        if limit is None:
+            considered = [*rules, *considered]
         numbers = select_blocks(cached.postings, considered)
         await self._load_blocks(cached, numbers)
         self._cache.put(self._keys.session_id, cached)
@@ -169,10 +172,17 @@ class Recall:
         with_calls = sorted([block for block in blocks if block.call_ids], key=_FIRST_SEQ)
         calls = {seq: ids for block in with_calls for seq, ids in block.call_ids.items()}
         together = group_calls(calls) if calls else {}
-        return cached.select(choose(hits, matching, sizes, together, limit, max_tokens, frame_tokens), blocks)
+        if limit is None and rules:
+            contents = {seq: block for seq in rules if (block := cached.contents.get(block_number(seq))) is not None}
+            rules = choose_rules(contents, lambda seq: contents[seq].subject(seq), ranking.hashes)
+        chosen = choose(hits, matching, sizes, together, limit, max_tokens, frame_tokens, rules=rules)
+        return cached.select(chosen, blocks)
 
-    async def _rank(self, ranking: Ranking, cached: CachedSession) -> tuple[list[int], Set[int]]:
-        """Return the seqs of the best messages, best first, and of all matching ones: by words, and by meaning."""
+    async def _rank(self, ranking: Ranking, cached: CachedSession) -> tuple[list[int], Set[int], list[int]]:
+        """Return the seqs of the best messages, of all matching ones, and of matching rules: by words, and by meaning.
+
+        The best messages and the rules are in order, best first.
+        """
         postings, before_seq = cached.postings, self._signed.first_seq
         entries = ranking.entries(postings)
         is_much = ranking.takes_long(entries, postings)
@@ -183,11 +193,12 @@ class Recall:
 
         own, scores = await run_apart(self._store.transport, find, is_much=is_much)
         if self._meaning is None:
-            return (
-                ([], set()) if self._in_turn and ranking.asks_nothing(scores, postings) else (rank(scores), own.keys())
-            )
+            rules = ranking.rules(entries, own, postings)
+            if self._in_turn and ranking.asks_nothing(scores, postings):
+                return [], set(), rules
+            return rank(scores), own.keys(), rules
         cosines = await self._meaning.scores(cached, before_seq, HITS_MOST)
-        return rank(fuse(scores, cosines)), own.keys() | cosines.keys()
+        return rank(fuse(scores, cosines)), own.keys() | cosines.keys(), ranking.rules(entries, own, postings)
 
     async def _refresh(self) -> CachedSession:
         """Return the session's cache entry, updated with all blocks before the window. Replaces an outdated entry."""

@@ -11,6 +11,10 @@ from redismem.messages.message import Message
 
 _HITS_SHARE = 0.75
 """The share of a budget that is spent on hits before their neighbours are added."""
+_RULES_SHARE = 0.15
+"""The share of a budget that is reserved for standing rules. The hits get what they leave."""
+_RULE_SHARE = 0.4
+"""The share of a budget that one rule may take if none fits the reserved share: it is a part of a long message."""
 _HIT_TOKENS = 50
 """A budget considers one hit per this number of tokens, so that short messages do not displace better hits."""
 
@@ -50,6 +54,29 @@ class _Choice:
                 used += tokens
                 self._used_tokens = used
 
+    def take_until_full(self, seqs: Iterable[int], max_tokens: float) -> None:
+        """Add messages in this order, and stop before the first one that exceeds the budget."""
+        for seq in seqs:
+            self.take([seq], max_tokens)
+            if seq not in self.seqs:
+                break
+
+    def group_tokens(self, seq: int) -> int:
+        """Return the tokens of a message with the tool calls and results that belong to it, without headings."""
+        return sum(self._sizes[each][0] for each in self._together.get(seq, (seq,)) if each in self._sizes)
+
+    def copy(self) -> _Choice:
+        """Return a choice of the same messages that has chosen none yet."""
+        return _Choice(self._sizes, self._together, self._heading_tokens)
+
+    def take_rules(self, rules: Sequence[int], max_tokens: float) -> None:
+        """Add standing rules within the share that is reserved for them."""
+        self.take(rules, _RULES_SHARE * max_tokens)
+        for rule in rules:
+            if self.seqs:
+                break
+            self.take([rule], _RULE_SHARE * max_tokens)
+
     def _take_group(self, group: Set[int], max_tokens: float) -> None:
         new = {seq: self._sizes[seq] for seq in group if seq in self._sizes and seq not in self.seqs}
         new_days = {day for _, day in new.values()} - self._days
@@ -69,10 +96,12 @@ def choose(
     max_tokens: int | None,
     frame_tokens: int = 0,
     heading_tokens: int = DAY_TOKENS,
+    rules: Sequence[int] = (),
 ) -> list[int]:
     """Return the seqs of the best hits, the messages beside them, and all tool calls and results of these, sorted.
 
-    A budget is spent on the best hits up to 75 %, then on their neighbours, then on all other hits.
+    A budget is spent on standing rules up to 15 %, on the best hits up to 75 %, then on their neighbours, then on all
+    other hits.
 
     Args:
         hits: Seqs, best first: messages that match the query, and messages beside these.
@@ -83,6 +112,7 @@ def choose(
         max_tokens: The token budget of the lines, headings and frame. A message that exceeds it is skipped.
         frame_tokens: The tokens that the quotation takes without any line.
         heading_tokens: The tokens of each heading.
+        rules: The seqs of the standing rules that the question concerns, best first.
     """
     candidates = {*[hit for hit in hits if hit in matching and hit in sizes][:limit]}
     if limit is None and len(candidates) < len(hits):
@@ -92,10 +122,36 @@ def choose(
     choice = _Choice(sizes, together, heading_tokens)
     left = math.inf if max_tokens is None else max_tokens - frame_tokens
     every = [hit for hit in hits if hit in candidates]
+    if limit is not None and max_tokens is not None:
+        return _choose_most(choice, every, left, together)
     best = every if max_tokens is None else [hit for hit in hits[: count_hits(max_tokens)] if hit in candidates]
+    if rules and max_tokens is not None:
+        choice.take_rules(rules, left)
     choice.take(best, _HITS_SHARE * left)
     choice.take([seq for hit in best if hit in choice.seqs for seq in (hit - 1, hit + 1)], left)
     choice.take(every, left)
+    return sorted(choice.seqs)
+
+
+def _choose_most(
+    choice: _Choice, hits: Sequence[int], max_tokens: float, together: Mapping[int, Set[int]]
+) -> list[int]:
+    """Return as many of the hits as fit, and the messages beside them, so that a larger budget never finds fewer.
+
+    The shortest ones tell how many fit; the best ones are taken if as many of them do.
+    """
+    shortest = choice.copy()
+    shortest.take_until_full(sorted(hits, key=choice.group_tokens), max_tokens)
+    most = len(shortest.seqs.intersection(hits))
+    for hit in hits:
+        if len(choice.seqs.intersection(hits)) >= most:
+            break
+        choice.take([hit], max_tokens)
+    if len(choice.seqs.intersection(hits)) != most:
+        choice = shortest
+    left_out = set(hits) - choice.seqs
+    beside = [seq for hit in hits if hit in choice.seqs for seq in (hit - 1, hit + 1)]
+    choice.take([seq for seq in beside if left_out.isdisjoint(together.get(seq, (seq,)))], max_tokens)
     return sorted(choice.seqs)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
@@ -12,6 +12,7 @@ from redismem.formats import sections
 from redismem.messages.message import Message
 from redismem.text.cues import cue_of
 from redismem.text.plain import MONTHS, day_of, keep_ends, one_line, pieces, shorten
+from redismem.text.rules import is_rule
 from redismem.text.stems import stems
 from redismem.text.word_counts import hash_of
 
@@ -71,6 +72,8 @@ class Line:
     """True for the last question, and for the very first request, because the two set the topic."""
     cue: str = ""
     size_bytes: int = 0
+    is_rule: bool = False
+    """True for a standing rule or preference of a user."""
 
 
 def numbers_in(text: str) -> Work[tuple[str, ...]]:
@@ -99,6 +102,7 @@ class _Features(NamedTuple):
     strong: frozenset[int]
     cue: str
     size_bytes: int
+    is_rule: bool
 
 
 # Each later summary reads the lines of the earlier ones again.
@@ -113,16 +117,19 @@ def _features_of(shown: str) -> _Features:
             strong.add(word)
     for name in names_in(shown):
         strong.update(map(hash_of, stems(name)))
-    return _Features(tuple(words), frozenset(strong & words.keys()), cue_of(shown), len(shown.encode()))
+    return _Features(tuple(words), frozenset(strong & words.keys()), cue_of(shown), len(shown.encode()), is_rule(shown))
 
 
-def _line(speaker: str, day: str, text: str, kind: str = "said", *, is_open: bool = False) -> Work[Line]:
+def _line(
+    speaker: str, day: str, text: str, kind: str = "said", *, is_open: bool = False, of_user: bool = False
+) -> Work[Line]:
     shown = shorten(text, SENTENCE_BYTES if kind in ("said", "called", "changed") else _RESULT_LINE_BYTES)
     numbers = (yield from numbers_in(text)) if _DIGIT.search(text) else ()
     if kind == "said" and is_question(shown):
         kind = "asked"
-    words, strong, cue, size_bytes = _features_of(shown)
-    return Line(speaker, day, shown, words, strong, numbers, kind, is_open, cue, size_bytes)
+    words, strong, cue, size_bytes, may_rule = _features_of(shown)
+    tells_rule = of_user and may_rule and kind == "said"
+    return Line(speaker, day, shown, words, strong, numbers, kind, is_open, cue, size_bytes, tells_rule)
 
 
 def is_question(text: str) -> bool:
@@ -188,8 +195,8 @@ def split_summary(previous: str) -> Iterator[Told]:
             yield Told(speaker, day, text)
 
 
-def lines_of_summary(previous: str) -> Work[list[Line]]:
-    """Return the lines of an earlier extractive summary, or of any other text."""
+def lines_of_summary(previous: str, users: Set[str] = frozenset()) -> Work[list[Line]]:
+    """Return the lines of an earlier extractive summary, or of any other text. `users` are the names of users."""
     lines = []
     for at, (speaker, day, text, mentioned) in enumerate(split_summary(previous)):
         if at % PIECE_LINES == 0:
@@ -200,7 +207,8 @@ def lines_of_summary(previous: str) -> Work[list[Line]]:
             continue
         fits = len(text.encode()) <= SENTENCE_BYTES
         for sentence in filter(None, [text.strip()] if fits else split_sentences(text)):
-            line = yield from _line(speaker, day, sentence, _kind_of(sentence))
+            of_user = speaker == "user" or speaker in users
+            line = yield from _line(speaker, day, sentence, _kind_of(sentence), of_user=of_user)
             lines.append(line)
     return lines
 
@@ -226,7 +234,9 @@ def lines_of(messages: Sequence[Message]) -> Work[list[Line]]:
         for kind, text in pieces(message, share):
             if kind == "text":
                 for sentence in keep_ends(list(split_sentences(shorten(text, share))), lines_share):
-                    line = yield from _line(speaker, day, sentence, is_open=at == last_asked or message.seq == 1)
+                    is_open = at == last_asked or message.seq == 1
+                    of_user = message.role == "user"
+                    line = yield from _line(speaker, day, sentence, is_open=is_open, of_user=of_user)
                     lines.append(line)
                     last_said.update(dict.fromkeys(line.words, at))
             elif kind == "result":

@@ -6,6 +6,7 @@ import asyncio
 import math
 import zlib
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import islice
 
 from redismem.messages.message import Message
@@ -25,6 +26,7 @@ _MESSAGE_BYTES = 16_000
 _PIECE_BYTES = 4_000
 
 
+@lru_cache(maxsize=16_384)
 def hash_of(stem: str) -> int:
     """Return the 16-bit hash of a word in sketches, equal in every process."""
     return zlib.crc32(stem.encode("utf-8", "surrogatepass")) & 0xFFFF

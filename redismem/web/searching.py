@@ -14,10 +14,9 @@ from redismem.inspection.sessions import infos_of
 from redismem.memory.memory import Memory
 from redismem.messages.message import Message
 from redismem.originals.fields import searchable_texts
-from redismem.originals.signatures import QUESTION_STEMS
 from redismem.recall.recall import search_by_words
 from redismem.store.sessions import cursor_after
-from redismem.text.stems import stems
+from redismem.text.stems import QUESTION_STEMS, stems
 from redismem.web.previews import PREVIEW_CHARS, describe_entries, preview
 
 _PAGE_COUNT = 1_000

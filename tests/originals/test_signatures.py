@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import BLOCK_COUNT
 from redismem.originals.signatures import (
-    QUESTION_STEMS,
     STEMS_LIMIT,
     TEXT_CHARS,
     decode_signature,
@@ -19,7 +18,7 @@ from redismem.originals.signatures import (
     encode_signature,
     stem_hash,
 )
-from redismem.text.stems import stems
+from redismem.text.stems import QUESTION_STEMS, stems
 
 FORM = (
     "689f000d002000000141005362000000000002020b4373050b43917826720fd386a7e39f326ff84844000000000208000000"

@@ -34,7 +34,8 @@ def test_a_budget_is_kept_and_tool_calls_stay_together(
     group = data.draw(st.sets(st.integers(1, 64), max_size=4))
     together = dict.fromkeys(group, group)
     limit = data.draw(st.one_of(st.none(), st.integers(0, 20)))
-    found = set(choose(hits, matching, sizes, together, limit, max_tokens, frame_tokens))
+    rules = data.draw(st.lists(st.integers(1, 64), unique=True, max_size=4))
+    found = set(choose(hits, matching, sizes, together, limit, max_tokens, frame_tokens, rules=rules))
     assert found <= sizes.keys()
     days = {day for seq in found if (day := sizes[seq][1]) is not None}
     used = sum(sizes[seq][0] for seq in found) + DAY_TOKENS * len(days)
@@ -42,7 +43,26 @@ def test_a_budget_is_kept_and_tool_calls_stay_together(
     assert not (found & group) or group & sizes.keys() <= found, "calls and results stay together"
     small = [hit for hit in hits if hit in matching and hit in sizes][:limit]
     left = max_tokens - frame_tokens - used - DAY_TOKENS
-    assert all(hit in found or hit in group or sizes[hit][0] > left for hit in small), "no hit that fits is left out"
+    if limit is None:
+        assert all(hit in found or hit in group or sizes[hit][0] > left for hit in small), (
+            "no hit that fits is left out"
+        )
+
+
+@given(st.data(), SIZES, st.integers(0, 1_500), st.integers(0, 1_500), st.integers(0, 20))
+def test_a_limit_finds_no_fewer_matches_with_a_larger_budget(
+    data: st.DataObject, sizes: dict[int, tuple[int, int | None]], one: int, other: int, limit: int
+) -> None:
+    hits = data.draw(st.lists(st.integers(1, 64), unique=True, max_size=HITS_MOST))
+    matching = {hit for hit in hits if data.draw(st.booleans())}
+    group = data.draw(st.sets(st.integers(1, 64), max_size=4))
+    best = {*[hit for hit in hits if hit in matching and hit in sizes][:limit]}
+
+    def count(max_tokens: int) -> int:
+        return len(best & {*choose(hits, matching, sizes, dict.fromkeys(group, group), limit, max_tokens)})
+
+    small, large = sorted((one, other))
+    assert count(small) <= count(large)
 
 
 def message(seq: int, chosen: random.Random) -> Message:

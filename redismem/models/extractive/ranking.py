@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
 from typing import Protocol
 
+from redismem.text.rules import replaces, subject_of
 from redismem.text.sentences import PIECE_LINES, Line, Work
 from redismem.text.word_counts import Sketch
 
@@ -21,17 +22,24 @@ KINDS = {"said": 1.0, "asked": 0.35, "called": 0.3, "changed": 2.0, "answered": 
 OPEN = 1.5
 DECIDED = 1.15
 CORRECTED = 2.0
+RULED = 6.0
+"""Factor for a standing rule of a user, so that it stays though its words are common."""
 OUTDATED = 0.2
 _TRIES = 4
 _CANDIDATES = 8
 _RARE = 0.45
 _SAME = 0.34
+_RULES_MOST = 64
 
 
-def _factor(line: Line) -> float:
+def _factor(line: Line, *, is_outdated: bool) -> float:
     factor = KINDS[line.kind]
     if line.is_open:
         factor = max(factor, 1.0) * OPEN
+    if is_outdated:
+        factor *= OUTDATED
+    elif line.is_rule:
+        return factor * RULED
     if line.cue == "corrects" and line.kind == "said":
         return factor * CORRECTED
     return factor * DECIDED if line.cue == "decides" else factor
@@ -40,10 +48,12 @@ def _factor(line: Line) -> float:
 def find_outdated(lines: Sequence[Line], sketch: Sketch) -> Work[set[int]]:
     """Return the indices of lines that a later line corrects.
 
-    The later line has the same speaker, many of the same rare words, and a cue that signals a change.
+    The later line has the same speaker, many of the same rare words, and a cue that signals a change; or both are rules
+    of the same subject.
     """
     places: defaultdict[int, list[int]] = defaultdict(list)
     gone: set[int] = set()
+    rules: dict[int, tuple[str, Set[str]]] = {}
     for at, line in enumerate(lines):
         if at % PIECE_LINES == 0:
             yield
@@ -54,6 +64,11 @@ def find_outdated(lines: Sequence[Line], sketch: Sketch) -> Work[set[int]]:
             yield
             near = sorted({other for word in rare for other in places[word][-_CANDIDATES:]})[-4 * _CANDIDATES :]
             gone.update(other for other in near if other not in gone and _is_same(lines[other], line, rare, sketch))
+        if line.is_rule:
+            subject = subject_of(line.text)
+            newest = list(rules.items())[-_RULES_MOST:]
+            gone.update(other for other, (who, its) in newest if who == line.speaker and replaces(its, subject))
+            rules[at] = line.speaker, subject
         for word in rare:
             places[word].append(at)
     return gone
@@ -89,17 +104,16 @@ class LineRanker:
         self._outdated_places = outdated
         self._kept_words: set[int] = set()
         self._weights: dict[int, list[tuple[int, float]]] = {}
+        self._rarities: dict[int, float] = {}
 
     def _weigh(self, at: int) -> list[tuple[int, float]]:
         """Return the weight per byte that each word of a line adds."""
-        line, rarity = self._lines[at], self._sketch.rarity
-        factor = (
-            _factor(line) * (OUTDATED if at in self._outdated_places else 1) / (line.size_bytes + LINE_OVERHEAD_BYTES)
-        )
-        return [
-            (word, factor * rarity(word) ** RARITY_POWER * (STRONG if word in line.strong else 1.0))
-            for word in line.words
-        ]
+        line, known, strong = self._lines[at], self._rarities, self._lines[at].strong
+        for word in line.words:
+            if word not in known:
+                known[word] = self._sketch.rarity(word) ** RARITY_POWER
+        factor = _factor(line, is_outdated=at in self._outdated_places) / (line.size_bytes + LINE_OVERHEAD_BYTES)
+        return [(word, factor * known[word] * (STRONG if word in strong else 1.0)) for word in line.words]
 
     def _gain(self, at: int) -> float:
         kept = self._kept_words

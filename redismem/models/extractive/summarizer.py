@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from redismem.messages.message import Message
 from redismem.models.draft import Draft
 from redismem.models.extractive.ranking import LineRanker, find_outdated
 from redismem.text.data_runs import replace_data
 from redismem.text.plain import clean_text
-from redismem.text.sentences import MENTIONED, PIECE_LINES, Line, Work, lines_of, lines_of_summary, split_summary
+from redismem.text.sentences import (
+    MENTIONED,
+    PIECE_LINES,
+    Line,
+    Work,
+    lines_of,
+    lines_of_summary,
+    speaker_of,
+    split_summary,
+)
 from redismem.text.word_counts import Sketch
 
 _PIECE_NUMBERS = 256
@@ -77,12 +86,19 @@ class _Room:
         self.left = left - (len(MENTIONED) + sum(listed.values()) if listed else 0)
         self.listed = listed
         self.days: set[str] = set()
+        self._speaker_bytes: dict[str, int] = {}
 
     def _size(self, line: Line) -> int:
-        size = line.size_bytes + len(line.speaker.encode()) + 3
+        if (speaker_bytes := self._speaker_bytes.get(line.speaker)) is None:
+            speaker_bytes = self._speaker_bytes[line.speaker] = len(line.speaker.encode())
+        size = line.size_bytes + speaker_bytes + 3
         if line.day not in self.days:
             size += len(line.day) + 3
-        return size - sum(self.listed[number] for number in self._listed_in(line)) if line.numbers else size
+        return (
+            size - sum(self.listed[number] for number in self._listed_in(line))
+            if self.listed and line.numbers
+            else size
+        )
 
     def _listed_in(self, line: Line) -> list[str]:
         return [number for number in line.numbers if number in self.listed and number in line.text]
@@ -154,12 +170,13 @@ def compose(before: str, messages: Sequence[Message], limit_bytes: int, sketch: 
     compete for a part of `limit_bytes`, so that the next summaries can append again.
     """
     new = yield from lines_of(messages)
+    users = {speaker_of(message) for message in messages if message.role == "user"}
     if before and new and sketch is not None and limit_bytes >= _LEAST_APPENDED_TO_BYTES:
-        appended = yield from _append(before, new, limit_bytes, sketch)
+        appended = yield from _append(before, new, limit_bytes, sketch, users)
         if appended:
             return appended
         limit_bytes = int(limit_bytes * _CUT)
-    lines = (yield from lines_of_summary(before)) + new
+    lines = (yield from lines_of_summary(before, users)) + new
     if sketch is None:
         sketch = Sketch()
         for line in lines:
@@ -167,16 +184,21 @@ def compose(before: str, messages: Sequence[Message], limit_bytes: int, sketch: 
     return (yield from _choose_anew(lines, limit_bytes, sketch))
 
 
-def _append(before: str, new: Sequence[Line], limit_bytes: int, sketch: Sketch) -> Work[str]:
+def _append(before: str, new: Sequence[Line], limit_bytes: int, sketch: Sketch, users: Set[str]) -> Work[str]:
     """Return the earlier summary with the best new lines; "" if lines must go to make room for them.
 
-    A correction is not appended, because it lowers the rank of the line that it corrects.
+    A correction is not appended, because it lowers the rank of the line that it corrects; nor is a rule that replaces
+    an earlier one.
     """
     before_bytes = len(before.encode()) + 1
     share_bytes = int(_APPENDED * limit_bytes)
     left_bytes = max(min(limit_bytes - before_bytes, share_bytes), int(_CUT * limit_bytes) - before_bytes)
     if left_bytes < share_bytes // 2 or any(line.cue == "corrects" and line.kind == "said" for line in new):
         return ""
+    if any(line.is_rule for line in new):
+        earlier = yield from lines_of_summary(before, users)
+        if (yield from find_outdated([line for line in earlier + list(new) if line.is_rule], sketch)):
+            return ""
     told = list(split_summary(before))
     ids = [number for each in told for number in each.mentioned.split(", ") if number]
     told = [each for each in told if each.text]

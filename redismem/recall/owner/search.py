@@ -35,6 +35,7 @@ from redismem.recall.originals import Originals
 from redismem.recall.owner.cached import BlockRef, CachedOwner, OwnedSession
 from redismem.recall.owner.loading import OwnerLoader
 from redismem.recall.recall import decode_contents, leave_out, make_contents
+from redismem.recall.rules import choose_rules
 from redismem.recall.selection import Size, choose, count_hits, group_calls
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
@@ -131,8 +132,10 @@ class OwnerRecall:
             own = cached.sessions.get(self._session_id)
             stop_seq = before_seq if own is None else min(before_seq, own.state.first_seq)
             find = partial(_find, ranking, entries, cached, self._session_id, stop_seq, self._in_turn)
-            matching, hits = await run_apart(self._store.transport, find, is_much=is_much)
+            matching, hits, rules = await run_apart(self._store.transport, find, is_much=is_much)
             considered = hits if max_tokens is None else hits[: count_hits(max_tokens)]
+            if limit is None:
+                considered = [*rules, *considered]
             places = {n: cached.places[n] for n in select_blocks(postings, considered) if n in cached.places}
             if await self._read(cached, places.values()) or attempt == _ATTEMPTS_LIMIT - 1:
                 break
@@ -143,7 +146,8 @@ class OwnerRecall:
             session = cached.sessions[place.session_id]
             stop = stop_seq if place.session_id == self._session_id else _NO_SEQ
             found.add(number, place, session.state.epoch, session.contents.get(place.number, ()), stop)
-        return found.choose(hits, matching, limit, max_tokens, frame_tokens)
+        rules = found.choose_rules(rules, ranking.hashes) if limit is None else []
+        return found.choose(hits, matching, limit, max_tokens, frame_tokens, rules)
 
     async def _read(self, cached: CachedOwner, places: Iterable[BlockRef]) -> bool:
         """Read the blocks that are not cached. False means that a session has changed since its state was read."""
@@ -217,16 +221,19 @@ def _find(
     session_id: str,
     stop_seq: int,
     in_turn: bool,
-) -> tuple[Set[int], list[int]]:
-    """Return the seqs of all matching messages, and of the best ones, best first, without the window that asks.
+) -> tuple[Set[int], list[int], list[int]]:
+    """Return the seqs of all matching messages, and of the best ones and of rules, without the window that asks.
 
-    A turn that asks for nothing has none.
+    A turn that asks for nothing has rules alone.
     """
     scores = ranking.scores(entries, cached.postings, _NO_SEQ)
     for seq in cached.seqs_from(session_id, stop_seq):
         scores.pop(seq, None)
     lifted = lift_neighbours(scores)
-    return (set(), []) if in_turn and ranking.asks_nothing(lifted, cached.postings) else (scores.keys(), rank(lifted))
+    rules = ranking.rules(entries, scores, cached.postings)
+    if in_turn and ranking.asks_nothing(lifted, cached.postings):
+        return set(), [], rules
+    return scores.keys(), rank(lifted), rules
 
 
 class _Found:
@@ -237,6 +244,7 @@ class _Found:
         self._sources: dict[int, tuple[str, str, int, bytes, str | None]] = {}
         self._sessions: dict[str, int] = {}
         self._calls: dict[str, dict[int, CallIds]] = {}
+        self._blocks: dict[int, tuple[Contents, int]] = {}
 
     def add(self, number: int, place: BlockRef, epoch: str, contents: Sequence[Contents], stop_seq: int) -> None:
         """Add the messages before `stop_seq` of a block, which has this number in the numbering of all sessions."""
@@ -248,18 +256,34 @@ class _Found:
                     self._sizes[seq + shift] = tokens, session * _DAYS_COUNT + (day or 0)
                     element = block.elements[seq - block.first_seq]
                     self._sources[seq + shift] = place.session_id, epoch, seq, element, block.zone
+                    self._blocks[seq + shift] = block, seq
             if block.call_ids:
                 calls_of = self._calls.setdefault(place.session_id, {})
                 calls_of.update({seq + shift: ids for seq, ids in block.call_ids.items() if seq < stop_seq})
 
+    def choose_rules(self, rules: Sequence[int], asked: Sequence[int]) -> list[int]:
+        """Return the rules that the question concerns. See `rules.choose_rules`."""
+
+        def subject(seq: int) -> Set[int]:
+            block, own = self._blocks[seq]
+            return block.subject(own)
+
+        return choose_rules([seq for seq in rules if seq in self._blocks], subject, asked)
+
     def choose(
-        self, hits: Sequence[int], matching: Set[int], limit: int | None, max_tokens: int | None, frame_tokens: int
+        self,
+        hits: Sequence[int],
+        matching: Set[int],
+        limit: int | None,
+        max_tokens: int | None,
+        frame_tokens: int,
+        rules: Sequence[int],
     ) -> list[Message]:
         """Return the best messages, by session and seq. See `selection.choose`."""
         together: dict[int, Set[int]] = {}
         for ids in self._calls.values():  # equal ids of two sessions are no pair
             together.update(group_calls(dict(sorted(ids.items()))))
-        seqs = choose(hits, matching, self._sizes, together, limit, max_tokens, frame_tokens, SESSION_TOKENS)
+        seqs = choose(hits, matching, self._sizes, together, limit, max_tokens, frame_tokens, SESSION_TOKENS, rules)
         return [_message(*self._sources[seq]) for seq in seqs]
 
 

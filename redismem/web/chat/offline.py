@@ -9,9 +9,8 @@ from itertools import chain, islice
 
 from redismem.context.context import Context
 from redismem.messages.message import Message
-from redismem.originals.signatures import QUESTION_STEMS
 from redismem.text.sentences import split_sentences
-from redismem.text.stems import stems
+from redismem.text.stems import QUESTION_STEMS, stems
 
 _SHOWN_CHARS = 300
 _READ_CHARS = 2_000
