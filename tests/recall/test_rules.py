@@ -43,8 +43,8 @@ async def test_a_rule_is_recalled_with_what_it_concerns_until_a_newer_one_replac
         session = await tell(memory, {5: RULE, 9: "I prefer trains over flights."})
 
         async def ask(text: str) -> str:
-            found = await session.recall(text, max_tokens=300, scope=scope)
-            context = await session.append_and_read({"role": "user", "content": text}, recall=300, recall_scope=scope)
+            found = await session.recall(text, max_tokens=600, scope=scope)
+            context = await session.append_and_read({"role": "user", "content": text}, recall=600, recall_scope=scope)
             assert {each.seq for each in found} >= {each.seq for each in context.recalled if RULE in each.content}
             await session.pop()
             return " ".join(each.content for each in context.recalled)

@@ -53,7 +53,8 @@ def test_a_fact_of_600_messages_ago_is_still_there() -> None:
 def test_a_rule_stays_verbatim_until_a_newer_one_of_its_subject() -> None:
     rule, newer = "Please always write code in Rust.", "From now on, write code in Fortran."
     code = [spoken("Ada", f"Write code for K-{at}.") for at in range(400)]
-    text = summarize([*code[:50], spoken("Ada", rule), *code[50:]], 100)
+    rust = [spoken("Ada", f"Please write code in Rust for K-{at}.") for at in range(400)]
+    text = summarize([*rust[:50], spoken("Ada", rule), *rust[50:]], 100)
     assert rule in text
     text = summarize([*code[:50], spoken("Ada", rule), *code[50:200], spoken("Ada", newer), *code[200:]], 150)
     assert newer in text
