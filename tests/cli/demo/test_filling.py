@@ -25,6 +25,8 @@ async def test_the_demo_has_conversations_a_waiting_chat_a_summary_and_a_project
         assert (waiting.state.waiting_for_param, waiting.total_messages) == ("order_id", 2)
         step = filling.demo_slots().step(waiting.state, "BL-20901")
         assert (step.say, step.changes["waiting"]) == ("What is the reason?", "reason")
+        in_a_sentence = filling.demo_slots().step(waiting.state, "It is BL-20901").say or ""
+        assert "Type only its number, which begins with BL." in in_a_sentence
         project = memory.project(filling.PROJECT)
         statuses = [task.status for task in await project.tasks.list()]
         assert sorted(statuses) == ["backlog", "backlog", "blocked", "in_progress", "planned"]
