@@ -104,6 +104,8 @@ class Checkup:
         diagnosis = await self._quick.get(0 if again else QUICK_S)
         if diagnosis.findings[0].verdict == OK:
             await self._slow.get(0 if again else SLOW_S)
+        if again:
+            self._own = []
         return self._report(diagnosis)
 
     async def quick(self) -> Report:
@@ -144,7 +146,7 @@ class Checkup:
         rows = self._dated(diagnosis)
         if diagnosis.findings[0].verdict == OK:
             rows += [(finding, self._slow.made_ms) for finding in self._slow.value or ()]
-        if not self._own:  # only a restart changes the settings
+        if not self._own:  # only a restart changes the settings, so nothing examines them again unasked
             self._own = [(finding, now_ms) for finding in examine_settings(self._settings)]
         return Report(now_ms, _worst_first([*rows, *self._own]), diagnosis.depths)
 
