@@ -199,7 +199,8 @@ function drawProcesses(checked) {
   const unknown = wordOfUnknown(checked);
   const processes = document?.processes ?? [];
   setText(byId("processes-count"), unknown ? "" : processes.length);
-  const last = document?.ticked_ms ? `A worker last polled the queues ${ago(document.ticked_ms, document.now_ms)}.` : "";
+  // Without processes the finding above says it.
+  const last = processes.length && document.ticked_ms ? `A worker last polled the queues ${ago(document.ticked_ms, document.now_ms)}.` : "";
   const word = unknown ? `Not known: ${unknown}` : document.queues.degraded ? "A node of the cluster does not answer, so processes may be missing." : last;
   setText(byId("processes-word"), word);
   show(byId("processes-word"), word !== "");

@@ -312,6 +312,9 @@ async def look_at(page: Page, url: str, state: str, server: RedisServer) -> None
     await check_doctor(document, server, "healthy" if is_down else state, is_down=is_down)
     for width, scheme in looks_at(state):
         await check_width(page, state, width, scheme)
+    if state == "worker-dead":
+        assert document["ticked_ms"], "a worker has polled"
+        await expect(page.locator("#processes-word")).to_be_hidden()  # the finding alone says when
     if state not in ("empty", "redis-down"):
         await check_chat(page, url, state, looks_at(state)[-1][0])
     if state == "long":
