@@ -48,7 +48,7 @@ class Taken(BaseModel):
 class ProblemDocument(BaseModel):
     """An RFC 9457 problem with a stable `code`.
 
-    A conflict has `last_seq` and `cleared`; a refused status, `before` and `after`.
+    A conflict of a session has `last_seq` and `cleared`; a refused status, `before` and `after`.
     """
 
     model_config = ConfigDict(extra="allow")

@@ -154,10 +154,10 @@ def may_be_done(error: Exception) -> bool:
 
 def _members_of(error: RedismemError) -> Mapping[str, Any]:
     """Return the members that a program needs to react to the error."""
-    if isinstance(error, Conflict):
+    if isinstance(error, Conflict) and error.session_id is not None:  # not of an item of a project
         return {"last_seq": error.last_seq, "cleared": error.cleared}
     if isinstance(error, TurnBusy):
-        return {"left_ms": error.left_ms, "turn": error.turn}
+        return {"left_ms": error.left_ms}
     if isinstance(error, ForgetIncomplete):
         done = error.forgotten
         counts = ("session_count", "quarantined_count", "record_count")

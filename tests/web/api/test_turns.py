@@ -134,6 +134,7 @@ async def test_while_a_turn_runs_another_is_refused_waits_or_interrupts(servers:
     busy = await second.ask("POST", PATH, json={"message": "and?"}, **key("t2"))
     assert (busy.status_code, busy.json()["code"]) == (409, "turn_running")
     assert 0 <= busy.json()["left_ms"] <= 1_000
+    assert "turn" not in busy.json(), "the id of a turn has this name"
     assert busy.headers["retry-after"] == "1"
     waiting = asyncio.create_task(
         read_events(second.client, PATH, json={"message": "and?", "when_busy": "wait"}, **key("t2"))
