@@ -44,7 +44,7 @@ async def list_records(
         rows = [_row(each, with_texts=owner is not None) for each in page.transcripts]
         print_json({"namespace": on.namespace, "count": count, "records": rows, "cursor": page.cursor})
         return 0
-    _print_rows(page, now_ms, with_titles=owner is not None)
+    _print_rows(page, now_ms, with_texts=owner is not None)
     shown = plural(len(page.transcripts), "conversation")
     print(f"{shown} shown; {plural(count, 'record')} in namespace {on.namespace} on {place.name}")
     if page.cursor:
@@ -59,17 +59,17 @@ def _row(transcript: Transcript, *, with_texts: bool) -> dict[str, Any]:
     return row
 
 
-def _print_rows(page: TranscriptPage, now_ms: int, *, with_titles: bool) -> None:
+def _print_rows(page: TranscriptPage, now_ms: int, *, with_texts: bool) -> None:
     rows = []
     for each in page.transcripts:
         count = "" if each.messages_count is None else f"{each.messages_count:,}"
         updated = "" if each.updated_ms is None else f"{duration(now_ms - each.updated_ms)} ago"
-        title = [one_line(each.title or "", 40)] if with_titles else []
+        texts = [one_line(text or "", 40) for text in (each.title, each.last_text)] if with_texts else []
         owner, note = printable(each.owner or ""), (each.fault or "").partition(":")[0]
-        rows.append([printable(each.name), each.kind or "?", *title, owner, count, updated, note])
+        rows.append([printable(each.name), each.kind or "?", *texts, owner, count, updated, note])
     if rows:
-        titles = ["title"] if with_titles else []
-        print_rows(("name", "kind", *titles, "owner", "messages", "updated", "note"), rows)
+        texts = ["title", "last message"] if with_texts else []
+        print_rows(("name", "kind", *texts, "owner", "messages", "updated", "note"), rows)
 
 
 async def show(

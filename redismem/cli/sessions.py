@@ -54,9 +54,10 @@ async def list_sessions(
         numbers = {"count": found.count, "room": found.room, "records_count": records_count}
         print_json({"namespace": on.namespace, **numbers, "sessions": rows, "cursor": found.cursor})
     else:
-        _print_sessions(found, with_titles=owner is not None)
+        _print_sessions(found, with_texts=owner is not None)
         room = f"; room for {found.room:,} more, the limit is {memory.store.agreement.session_limit:,}"
-        print(f"{plural(found.count, 'live session')} in namespace {on.namespace} on {place.name}{room}")
+        of_owner = "" if owner is None else _count_of_owner(len(found.entries), owner)
+        print(f"{of_owner}{plural(found.count, 'live session')} in namespace {on.namespace} on {place.name}{room}")
         if records_count:
             print(f"{plural(records_count, 'record')}: redismem list records")
         if found.cursor:
@@ -68,22 +69,27 @@ def _texts_of(entry: SessionEntry) -> dict[str, str | None]:
     return {"title": entry.title, "last_role": entry.last_role, "last_text": entry.last_text}
 
 
-def _print_sessions(found: Listing, *, with_titles: bool) -> None:
+def _count_of_owner(count: int, owner: str) -> str:
+    shown = f"{plural(count, 'session')} shown" if count else "no session"
+    return f"{shown} of owner {printable(owner)}; of all owners: "
+
+
+def _print_sessions(found: Listing, *, with_texts: bool) -> None:
     rows = []
     names = [printable(entry.session_id) for entry in found.entries]
-    titles = [[one_line(printable(entry.title or ""), 40)] if with_titles else [] for entry in found.entries]
-    for entry, info, name, title in zip(found.entries, found.infos, names, titles, strict=True):
+    for entry, info, name in zip(found.entries, found.infos, names, strict=True):
+        texts = [one_line(text or "", 40) for text in (entry.title, entry.last_text)] if with_texts else []
         active = f"{duration(found.now_ms - entry.active_ms)} ago"
         if isinstance(info, str):
-            rows.append([name, *title, active, "", "", "", "", info])
+            rows.append([name, *texts, active, "", "", "", "", info])
             continue
         numbers = (f"{number:,}" for number in (info.total_messages, info.window_count, info.window_tokens))
         queue = (info.queued, failing_line(info, found.now_ms))
         waits = ", ".join(printable(word) for word in (*queue, info.waiting_for_param) if word)
         expires = f"in {duration(info.expires_ms - found.now_ms)}"
-        rows.append([name, *title, active, *numbers, expires, one_line(waits, 60)])
+        rows.append([name, *texts, active, *numbers, expires, one_line(waits, 60)])
     heads = ("active", "messages", "window", "tokens", "expires", "queue, waits for")
-    print_rows(("session", *(["title"] if with_titles else []), *heads), rows)
+    print_rows(("session", *(["title", "last message"] if with_texts else []), *heads), rows)
 
 
 async def show(

@@ -35,6 +35,7 @@ def test_conversations_are_listed_shown_and_gone(command: Any, redis_options: li
         plain, titled = (command("list", "records", *more, *redis_options) for more in ((), ("--owner", "ann")))
         assert (plain.code, kind in plain.out, name in plain.out, QUESTION[:20] in plain.out) == (0, True, True, False)
         assert QUESTION[:20] in titled.out
+        assert f"last message {ANSWER[:20]}" in " ".join(titled.out.split())
         for words in ((kind, name), (name,)):
             shown = command("show", "record", *words, *redis_options)
             assert shown.code == 0, shown.err

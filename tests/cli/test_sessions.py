@@ -98,13 +98,20 @@ def test_sessions_for_people(command: Any, talk: Any, memory: Any, redis_options
     assert rows == {"talk": "live", "empty": "gone", "broken": "unreadable"}
 
 
-def test_sessions_of_an_owner_have_their_titles(command: Any, memory: Any, talk: Any, redis_options: Any) -> None:
+def test_sessions_of_an_owner_have_their_titles(
+    command: Any, memory: Any, talk: Any, redis_options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memory.session("trip", owner="ann").append({"role": "user", "content": "A trip to Oslo\n" + "in May " * 20})
     memory.session("cake", owner="ann").append({"role": "user", "content": "x"}, title="A cake")
     memory.session("other", owner="bob").append({"role": "user", "content": SECRET}, title="hidden")
     ran = command("list", "--owner", "ann", *redis_options)
     assert (ran.code, ran.err) == (0, "")
     assert "A cake" in ran.out
+    assert "last message A trip to Oslo" in ran.out
+    assert "2 sessions shown of owner ann; of all owners: 4 live sessions" in ran.out
+    assert "no session of owner nope; of" in command("list", "--owner", "nope", *redis_options).out
+    monkeypatch.setenv("COLUMNS", "200")
+    assert re.search(r"^session +title +last message ", command("list", "--owner", "ann", *redis_options).out)
     assert "hidden" not in ran.out
     assert not {"talk", "other"} & {line.split()[0] for line in ran.out.splitlines()}
     first = command("list", "--owner", "ann", "--limit", 1, "--json", *redis_options).document
