@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from redismem.cli.options import DEFAULT, On, Target, Yes
 from redismem.cli.place import open_used
 from redismem.cli.streams import complain
-from redismem.cli.terminal import ask, print_json, progress
+from redismem.cli.terminal import Stop, ask, print_json, progress
 from redismem.errors import ForgetIncomplete, ForgottenSessions
 from redismem.inspection.figures import plural, printable
 from redismem.memory.erasure import Wanted, count_records, count_sessions
@@ -54,6 +54,8 @@ async def _remove(wanted: Wanted, yes: bool, on: Target) -> int:
         if not yes:
             count = await count_sessions(memory.store, wanted)
             records = await count_records(memory.store, wanted)
+            if not count and not records:
+                raise Stop(f"there is no session or record {where}; with --yes it also looks for copies in quarantine")
             ask(f"Forget {plural(count, 'session')}{_and_records(records)} {where}?", yes=yes)
         forgotten, failure = await _forget(memory, wanted)
     if on.as_json:

@@ -48,6 +48,8 @@ def test_a_misspelt_owner_is_no_proof_without_a_warning(
     assert (ran.code, people.count()) == (0, 3)
     assert "there was no session with owner Ann" in ran.err
     assert "check the spelling" in ran.err
+    ran = command("remove", "owner", "Ann", *redis_options)
+    assert (ran.code, ran.error_line.startswith("redismem: there is no session or record with owner Ann")) == (1, True)
     assert "spelling" not in command("remove", "owner", "ann", "--yes", *redis_options).err
 
 
