@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -44,8 +45,10 @@ def _make_app() -> App:
 
 def _help_of_kinds(name: str) -> str:
     kind = DEFAULT_KINDS.get(name)
-    more = "" if kind is None else f"\n\n`redismem {name}` without a kind is `redismem {name} {kind}`."
-    return HELP_OF[name] + more
+    if kind is None:
+        return HELP_OF[name]
+    line = f"redismem {name} {kind}"
+    return f"{HELP_OF[name]}\n\n`redismem {name}` without a kind is `{line}`. Its options:\n\n`{line} --help`"
 
 
 app = _make_app()
@@ -87,6 +90,9 @@ def _explain_extra(name: str, given: Sequence[str], extra: UnusedCliTokensError)
         text = f"{path} takes {' and '.join(takes)} alone, not also {word}"
     else:
         text = f"{path} takes no arguments"
+    if word in parameters and not isinstance(kinds, str):  # `list owner ada`: an option without its dashes
+        rest = shlex.join([f"--{word}", *extra.unused_tokens[1:]])
+        return f"{text}; did you mean: redismem {path} {rest}"
     hint = f"; name the namespace with --namespace {word}" if {"on", "namespace", "namespaces"} & {*parameters} else ""
     return text + hint
 

@@ -73,5 +73,5 @@ def _explain_unknown(word: str) -> str:
 
     if word.startswith("-"):
         return f'Unknown option "{word}".'
-    alike = get_close_matches(word, COMMANDS, 1)
+    alike = [f"--{word}"] if f"--{word}" in _HELP_FLAGS + _VERSION_FLAGS else get_close_matches(word, COMMANDS, 1)
     return f'Unknown command "{word}".' + (f' Did you mean "{alike[0]}"?' if alike else "")

@@ -30,9 +30,7 @@ Owner = Annotated[str | None, Parameter(help="Search only the conversations that
 
 
 async def search(
-    question: Annotated[str, Parameter(help="Words to find, in any inflected form.")],
-    /,
-    *,
+    *words: Annotated[str, Parameter(help="Words to find, in any inflected form.")],
     session: OneSession = None,
     archive: Archive = None,
     owner: Owner = None,
@@ -47,7 +45,7 @@ async def search(
     question best, as recall does. Uses no model. Prints the conversation's text. Exit code 1: nothing
     was found.
     """
-    if not question.strip():
+    if not (question := " ".join(words)).strip():
         raise Stop("give words to find", 2)
     if sum(each is not None for each in (session, archive, owner)) > 1:
         raise Stop("give one of --session, --archive and --owner", 2)

@@ -72,7 +72,9 @@ def test_the_help_of_a_command_lists_its_kinds(command: Any, group: str) -> None
     ran = command(group, "--help")
     assert (ran.code, ran.err) == (0, "")
     assert all(re.search(rf"│ {kind} +[A-Z]", ran.out) for kind in COMMANDS[group])
-    if group not in DEFAULT_KINDS:
+    if group in DEFAULT_KINDS:
+        assert f"\n\nredismem {group} {DEFAULT_KINDS[group]} --help" in ran.out
+    else:
         assert command(group).out == ran.out
 
 
@@ -92,7 +94,7 @@ def test_wrong_words_are_wrong_usage(command: Any, line_of: Any, path: str) -> N
     ran = command(*line_of(path), "--nonsense")
     assert ran.code == 2
     assert "--nonsense" in ran.error_line
-    if path not in ("repair dead", "remove dead", "import"):  # these take sessions, or a file
+    if path not in ("search", "repair dead", "remove dead", "import"):  # these take words, sessions, or a file
         ran = command(*line_of(path), "shop")
         assert ran.code == 2
         assert " takes " in ran.error_line
@@ -187,6 +189,8 @@ def test_an_unknown_command_is_answered_with_the_one_most_alike(command: Any) ->
     ran = command("serch")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == 'redismem: Unknown command "serch". Did you mean "search"? (see redismem --help)\n'
+    for word in ("help", "version"):
+        assert f'Did you mean "--{word}"?' in command(word).error_line
     assert command("--serch").err == 'redismem: Unknown option "--serch". (see redismem --help)\n'
 
 
@@ -231,6 +235,8 @@ def test_version(command: Any) -> None:
         (["status", "--count", "1"], "--watch"),
         (["status", "--watch", "--shards"], "--shards"),
         (["list", "sesions"], "sessions, records"),
+        (["list", "owner", "ada b"], "did you mean: redismem list sessions --owner 'ada b'"),
+        (["search"], "give words to find"),
         (["serve", "--http"], "--http needs --mcp"),
         (["serve", "--mcp", "--demo"], "not for --mcp"),
         (["search", "a", "--owner", "a", "--session", "b"], "one of"),

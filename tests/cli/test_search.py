@@ -62,7 +62,7 @@ def test_a_question_to_an_archive(archive: Path, command: Any) -> None:
 
 
 def test_words_are_found_in_all_conversations(archive: Path, command: Any, redis_options: Any) -> None:
-    ran = command("search", "dogs from a shelter", *redis_options)
+    ran = command("search", "dogs", "from", "a", "shelter", *redis_options)
     assert (ran.code, ran.err) == (0, "")
     assert [line.split()[:3] for line in ran.out.splitlines()[1:3]] == [["second", "3", "user"], ["first", "3", "user"]]
     assert DOG in " ".join(ran.out.split())
