@@ -28,11 +28,16 @@ _is_rule = searcher(
     r"you))|"
     r"you (?:no longer|can stop|may stop|need not|needn't|don't have to|don’t have to)|forget (?:about )?(?:the|"
     r"my) rule|"
+    r"(?:answer|reply|respond) (?:to )?me in|only (?:recommend|suggest|show me|give me)|i want (?:all|every|"
+    r"each)|stick to|"
+    r"every (?:reply|answer|summary|email) should|in all (?:my|your)|don't bother|don’t bother|no \w{1,20},? please|"
+    r"i(?:'m|’m| am) (?:a )?(?:vegan|vegetarian|allergic)|i (?:can't|can’t|cannot) stand|i like my|"
     # German
     r"ab jetzt|ab sofort|von nun an|künftig|in zukunft|grundsätzlich|bis auf weiteres|(?:wenn|falls|sobald) ich .{0,60}"
     r"(?:frage|bitte|sage|erwähne)|jedes mal,? wenn|immer,? wenn (?:ich|du)|ich bevorzuge|ich ziehe .{1,60} vor|"
     r"mir (?:ist|sind|wäre) .{1,60} lieber|ich (?:möchte|will|hätte|mag|brauche) .{0,60}(?:immer|nie|lieber|nur)|"
-    r"(?:bitte|du|sollst|mir|mich|dann) (?:immer|nie|niemals|stets)|nenne? mich|sprich mich|du (?:musst|"
+    r"(?:bitte|du|sollst|mir|mich|dann) (?:immer|nie|niemals|stets)|ich will keine?n?|nenne? mich|sprich mich|"
+    r"du (?:musst|"
     r"brauchst) .{1,60} nicht mehr|"
     # Spanish and Portuguese
     r"a partir de ahora|de ahora en adelante|en adelante|en el futuro|cada vez que|siempre que|"

@@ -15,6 +15,7 @@ from redismem.text.rules import is_rule, replaces, subject_of
         "I'd rather not fly.",
         "Please don't use bullet points.",
         "Call me Captain.",
+        "No emojis, please.",
         "Ab jetzt bitte ohne Nüsse.",
         "Ich möchte Preise immer in Franken.",
         "A partir de ahora, sin nueces.",
