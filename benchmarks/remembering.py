@@ -201,13 +201,14 @@ def _updated(row: dict[str, Any]) -> str:
 
 
 def _verdicts(results: Sequence[dict[str, Any]]) -> Iterator[str]:
+    others = [result for result in results if not result["conversation"].startswith(STANDING)]
     for label, (least, most) in LIMITS.items():
-        rows = [row for result in results for row in result["rows"] if row["label"] == label]
+        rows = [row for result in others for row in result["rows"] if row["label"] == label]
         if rows:
             found, tokens = (sum(row[figure] for row in rows) / len(rows) for figure in ("share", "tokens"))
             limits = f"limits: at least {least}, at most {most:,}"
             yield f"{label}: share {found:.3f} at {tokens:,.0f} tokens, the mean; {limits}"
-    every = [row["updates"] for result in results for row in result["rows"] if row["label"] == "default context"]
+    every = [row["updates"] for result in others for row in result["rows"] if row["label"] == "default context"]
     corrected, newer, stale = (sum(each[at] for each in every) for at in range(3))
     rules = [row["rules"] for result in results for row in result["rows"] if row["label"] == "default context"]
     if rules_count := sum(count for count, _ in rules):
