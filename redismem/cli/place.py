@@ -27,8 +27,7 @@ SCANNED_LIMIT = 1_000_000
 _NAMES_LIMIT = 10
 _OF_NODES = ("+cluster", "+sentinel")
 _URL_ADVICE = (
-    "; a URL looks like redis://user:password@host:6379/0, rediss://…, unix://…, "
-    "redis+cluster://host:port,host:port, redis+sentinel://host:port,host:port/service/0 or memory://, "
+    "; a URL looks like redis://user:password@host:6379/0 or redis+sentinel://host:port,host:port/service/0, "
     "with user and password percent-encoded except for letters and digits"
 )
 HOW_TO_NAME_REDIS = "--url redis://127.0.0.1:6379/0, or REDISMEM_URL"

@@ -78,7 +78,7 @@ _MAKES: dict[str, _Make] = {
     "memory": _embedded,
 }
 # All other schemes are one of these with valkey instead of redis, or with an s for TLS.
-_FIRST_SCHEMES = "redis://, rediss://, unix://, redis+cluster://, redis+sentinel://, memory://"
+_FIRST_SCHEMES = "redis://, rediss://, valkey://, unix://, redis+cluster://, redis+sentinel://, memory://"
 
 
 def connect(

@@ -266,6 +266,8 @@ def test_an_unusable_url_is_not_repeated(command: Any, url: Any) -> None:
         ran = command(*words, "--url", url)
         assert ran.code == 2
         assert "redis://user:password@host:6379/0" in ran.error_line
+        schemes = [ran.error_line.count(f" {name}://") for name in ("rediss", "valkey", "unix", "redis+cluster")]
+        assert schemes == [int("must begin with" in ran.error_line)] * 4
         assert "gehe" not in ran.err
 
 
