@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,8 +37,12 @@ def test_the_table_of_settings_is_complete() -> None:
     assert shown == table(), f"put this into docs/settings.md:\n{table()}"
 
 
+def quickstart() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "quickstart.md").read_text(), re.DOTALL)
+
+
 def retried_turn() -> str:
-    return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "quickstart.md").read_text(), re.DOTALL)[0]
+    return quickstart()[0]
 
 
 def claims_without_a_command(page: str) -> Iterator[str]:
@@ -79,8 +84,11 @@ def test_the_first_turn_works_as_it_stands(redis_server: RedisServer, tmp_path: 
         session.clear()
 
 
-def test_a_turn_may_be_retried_as_the_quickstart_says(redis_server: RedisServer, tmp_path: Path) -> None:
+def test_a_turn_may_be_retried_and_a_person_listed_as_the_quickstart_says(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
     script = tmp_path / "again.py"
+    (listing,) = (block for block in quickstart() if "newest=True" in block)
     script.write_text(
         f"""import asyncio
 {retried_turn()}
@@ -88,13 +96,15 @@ async def main() -> None:
     async with Memory.connect(namespace="again") as memory:
         print(await answer(memory, "t1", "hello"), await answer(memory, "t1", "hello"), sep="; ")
         print(*[message.content for message in await memory.session("user-42").messages()], sep="; ")
-
+{textwrap.indent(listing.replace("connect()", 'connect(namespace="again")'), "    ")}
 asyncio.run(main())
 """
     )
     here = os.environ | {"REDISMEM_URL": redis_server.url}
     ran = subprocess.run([sys.executable, script], env=here, capture_output=True, text=True, check=True)
-    assert ran.stdout == "You asked: hello; You asked: hello\nhello; You asked: hello\n"
+    told = "You asked: hello; You asked: hello\nhello; You asked: hello\n"
+    hotel = "Find me a hotel in Oslo"
+    assert ran.stdout == f"{told}{[('ada-1', 'A trip to Oslo', hotel)]}\n{[hotel]}\n"
 
 
 def test_forgetting_prints_its_proof_as_the_readme_shows_it(
