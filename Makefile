@@ -158,7 +158,7 @@ lock: ## write requirements.lock from pyproject.toml; newest versions: ARGS=--up
 	cat "$$new/lock" > $(LOCK)
 
 clean: ## remove all that make has made, .venv too
-	@rm -rf $(VENV) $(FLOORS) build dist examples/typescript/{node_modules,build,client.d.ts} .screenshots .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov
+	@rm -rf $(VENV) $(FLOORS) build dist examples/typescript/{node_modules,build,client.d.ts,package-lock.json} .screenshots .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov
 	@find redismem tests benchmarks examples .ci -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 have-redis:

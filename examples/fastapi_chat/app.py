@@ -1,10 +1,17 @@
 """A support chat on FastAPI: it remembers a user over all chats, and its answers stream to any process.
 
-A cookie says who asks. POST /chats/<chat>/turns with {"id": "…", "text": "…", "images": […]} begins a turn and answers
-202. If it gets no answer, or a 409 or 503, the client sends the same turn again, to any process; a double click is one
-turn too, because it has one id. GET /chats/<chat>/turns/<id> streams the events of the turn, from its first one or
-behind `Last-Event-ID`, until `end`: an `EventSource` of a browser resumes by itself. If the `end` has the outcome
-failed or lost, and no `seq` of a reply, the client may send the turn again. DELETE /me forgets the user.
+The cookie `user` says who asks: `Cookie: user=ada`. Replace it by the signed cookie of your login.
+
+- POST /chats/{chat}/turns with {"id": "…", "text": "…", "images": […]} begins a turn and answers 202. If it gets no
+  answer, or a 409 or 503, the client sends the same turn again, to any process; a double click is one turn too, because
+  it has one id.
+- GET /chats/{chat}/turns/{turn_id} streams the events of the turn, from its first one or behind `Last-Event-ID`, until
+  `end`: an `EventSource` of a browser resumes by itself. If the `end` has the outcome failed or lost, and no `seq` of a
+  reply, the client may send the turn again. POST /chats/{chat}/turns/{turn_id}/stop stops the turn.
+- POST /chats/{chat}/images with the bytes of an image, and its type as Content-Type, answers with the reference that a
+  turn takes.
+- GET /chats/{chat} returns the newest messages, DELETE /chats/{chat} clears the chat with its images.
+- GET /chats lists the user's chats with their titles. DELETE /me forgets the user.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from support.provider_server import ProviderServer
 from support.redis_server import RedisServer, free_port
 
 import redismem
+from examples.fastapi_chat import app as app_module
 from examples.fastapi_chat.app import app, get_services
 from examples.fastapi_chat.turns import Turns
 from redismem import Settings
@@ -27,6 +29,12 @@ from redismem import Settings
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 1000
 CALLS = call_message(("call-1", "find_order", {"number": "O-17"}), ("call-2", "book_repair", {"day": "2026-12-01"}))
 ANSWER = {"role": "assistant", "content": "O-17 is sent, and your repair is booked."}
+
+
+def test_the_docstring_names_every_route() -> None:
+    text = app_module.__doc__ or ""
+    paths = {f"{method.upper()} {path}" for path, methods in app.openapi()["paths"].items() for method in methods}
+    assert [line for line in sorted(paths) if not re.search(rf"\b{re.escape(line)}(?![/\w])", text)] == []
 
 
 class Shop(ThreadingHTTPServer):

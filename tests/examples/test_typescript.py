@@ -92,6 +92,11 @@ def test_the_page_is_short() -> None:
     assert len((SOURCE / "chat.ts").read_text().splitlines()) <= 60
 
 
+def test_installing_its_packages_leaves_no_untracked_file() -> None:
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    assert {f"/examples/typescript/{name}" for name in ("node_modules/", "package-lock.json")} <= {*ignored}
+
+
 async def test_the_page_streams_goes_on_after_a_reload_on_another_server_and_stops(
     places: Places, folder: Path, page_url: str, servers: list[ServiceProcess]
 ) -> None:
