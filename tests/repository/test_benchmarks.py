@@ -302,3 +302,4 @@ def test_remembering_gives_share_and_tokens_of_each_way(transcripts: Path, tmp_p
     for label in ("default context", "context with recall", "recall alone"):
         assert re.search(rf"^{label}: share \d\.\d{{3}} at [\d,]+ tokens, the mean; limits: ", printed, re.MULTILINE)
     assert printed_by("python -m benchmarks.remembering").search(printed)
+    assert "without a customer's year" not in printed

@@ -63,6 +63,8 @@ def test_the_readme_is_short_and_each_claim_has_its_command() -> None:
     assert len(page.splitlines()) <= README_LINES
     assert page.count("\n- **") == CLAIMS_COUNT
     assert list(claims_without_a_command(page)) == []
+    share, tokens = re.findall(r"`default context: share ([\d.]+) at ([\d,]+) tokens, the mean`", page)[0]
+    assert f"| the mean of the friends' chats | {tokens}: **{share}** |" in (ROOT / "benchmarks/README.md").read_text()
     wrong = page.replace("`make model`", "").replace("test_every_provider_accepts_it", "test_no_provider_accepts_it")
     assert [bullet[:9] for bullet in claims_without_a_command(wrong)] == ["No messag", "Every pro"]
 
