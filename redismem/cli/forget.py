@@ -55,7 +55,9 @@ async def _remove(wanted: Wanted, yes: bool, on: Target) -> int:
             count = await count_sessions(memory.store, wanted)
             records = await count_records(memory.store, wanted)
             if not count and not records:
-                raise Stop(f"there is no session or record {where}; with --yes it also looks for copies in quarantine")
+                raise Stop(
+                    f"there is no session or record {where}; with --yes it also looks in quarantine and projects"
+                )
             ask(f"Forget {plural(count, 'session')}{_and_records(records)} {where}?", yes=yes)
         forgotten, failure = await _forget(memory, wanted)
     if on.as_json:
