@@ -54,21 +54,6 @@ class _Choice:
                 used += tokens
                 self._used_tokens = used
 
-    def take_until_full(self, seqs: Iterable[int], max_tokens: float) -> None:
-        """Add messages in this order, and stop before the first one that exceeds the budget."""
-        for seq in seqs:
-            self.take([seq], max_tokens)
-            if seq not in self.seqs:
-                break
-
-    def group_tokens(self, seq: int) -> int:
-        """Return the tokens of a message with the tool calls and results that belong to it, without headings."""
-        return sum(self._sizes[each][0] for each in self._together.get(seq, (seq,)) if each in self._sizes)
-
-    def copy(self) -> _Choice:
-        """Return a choice of the same messages that has chosen none yet."""
-        return _Choice(self._sizes, self._together, self._heading_tokens)
-
     def take_rules(self, rules: Sequence[int], max_tokens: float) -> None:
         """Add standing rules within the share that is reserved for them."""
         self.take(rules, _RULES_SHARE * max_tokens)
@@ -101,7 +86,7 @@ def choose(
     """Return the seqs of the best hits, the messages beside them, and all tool calls and results of these, sorted.
 
     A budget is spent on standing rules up to 15 %, on the best hits up to 75 %, then on their neighbours, then on all
-    other hits.
+    other hits. With a limit, the best hits come before all else.
 
     Args:
         hits: Seqs, best first: messages that match the query, and messages beside these.
@@ -122,36 +107,12 @@ def choose(
     choice = _Choice(sizes, together, heading_tokens)
     left = math.inf if max_tokens is None else max_tokens - frame_tokens
     every = [hit for hit in hits if hit in candidates]
-    if limit is not None and max_tokens is not None:
-        return _choose_most(choice, every, left, together)
     best = every if max_tokens is None else [hit for hit in hits[: count_hits(max_tokens)] if hit in candidates]
     if rules and max_tokens is not None:
         choice.take_rules(rules, left)
-    choice.take(best, _HITS_SHARE * left)
+    choice.take(best, left if limit is not None else _HITS_SHARE * left)
     choice.take([seq for hit in best if hit in choice.seqs for seq in (hit - 1, hit + 1)], left)
     choice.take(every, left)
-    return sorted(choice.seqs)
-
-
-def _choose_most(
-    choice: _Choice, hits: Sequence[int], max_tokens: float, together: Mapping[int, Set[int]]
-) -> list[int]:
-    """Return as many of the hits as fit, and the messages beside them, so that a larger budget never finds fewer.
-
-    The shortest ones tell how many fit; the best ones are taken if as many of them do.
-    """
-    shortest = choice.copy()
-    shortest.take_until_full(sorted(hits, key=choice.group_tokens), max_tokens)
-    most = len(shortest.seqs.intersection(hits))
-    for hit in hits:
-        if len(choice.seqs.intersection(hits)) >= most:
-            break
-        choice.take([hit], max_tokens)
-    if len(choice.seqs.intersection(hits)) != most:
-        choice = shortest
-    left_out = set(hits) - choice.seqs
-    beside = [seq for hit in hits if hit in choice.seqs for seq in (hit - 1, hit + 1)]
-    choice.take([seq for seq in beside if left_out.isdisjoint(together.get(seq, (seq,)))], max_tokens)
     return sorted(choice.seqs)
 
 

@@ -15,7 +15,7 @@ from support.worked import open_with
 from redismem import Memory, Message, Settings
 from redismem.formats.recalled import DAY_TOKENS
 from redismem.recall.bm25 import HITS_MOST
-from redismem.recall.selection import choose
+from redismem.recall.selection import choose, count_hits
 from redismem.workers.strategies import Trim
 from redismem.workers.summaries import Worker
 
@@ -43,26 +43,17 @@ def test_a_budget_is_kept_and_tool_calls_stay_together(
     assert not (found & group) or group & sizes.keys() <= found, "calls and results stay together"
     small = [hit for hit in hits if hit in matching and hit in sizes][:limit]
     left = max_tokens - frame_tokens - used - DAY_TOKENS
-    if limit is None:
-        assert all(hit in found or hit in group or sizes[hit][0] > left for hit in small), (
-            "no hit that fits is left out"
-        )
+    assert all(hit in found or hit in group or sizes[hit][0] > left for hit in small), "no hit that fits is left out"
 
 
-@given(st.data(), st.integers(1, 20))
-def test_a_limit_finds_no_fewer_matches_with_a_larger_budget(data: st.DataObject, limit: int) -> None:
-    tokens = data.draw(st.lists(st.sampled_from((10, 30, 60, 200, 400)), min_size=1, max_size=20))
-    sizes = {seq: (each, data.draw(DAY)) for seq, each in enumerate(tokens, 1)}
-    hits = data.draw(st.permutations(sorted(sizes)))
-    matching = sizes.keys() - data.draw(st.sets(st.integers(1, 20), max_size=5))
-    group = data.draw(st.sets(st.integers(1, 20), max_size=4))
-    best = {*[hit for hit in hits if hit in matching][:limit]}
-
-    def count(max_tokens: int) -> int:
-        return len(best & {*choose(hits, matching, sizes, dict.fromkeys(group, group), limit, max_tokens)})
-
-    counts = [count(max_tokens) for max_tokens in range(0, 1_000, 20)]
-    assert counts == sorted(counts)
+@given(st.data(), SIZES, st.integers(1, 20), st.integers(0, 1_500))
+def test_with_a_limit_the_best_match_that_fits_is_found(
+    data: st.DataObject, sizes: dict[int, tuple[int, int | None]], limit: int, max_tokens: int
+) -> None:
+    hits = data.draw(st.permutations(sorted(sizes)))[: count_hits(max_tokens)]
+    fitting = [hit for hit in hits[:limit] if sizes[hit][0] + DAY_TOKENS <= max_tokens]
+    found = choose(hits, {*hits}, sizes, {}, limit, max_tokens)
+    assert fitting[:1] == [hit for hit in fitting[:1] if hit in found]
 
 
 def message(seq: int, chosen: random.Random) -> Message:
