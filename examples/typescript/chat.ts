@@ -28,6 +28,7 @@ function follow(turn: string): void {
     if (event.type === "notice") show("notice", event.text);
     if (event.type === "reset") entry.replaceChildren(); // the answer comes anew
     if (event.type === "end") source.close();
+    if (event.type === "end" && event.outcome !== "done") entry.append(` (${event.outcome})`);
     stop.hidden = event.type === "end";
   };
   for (const type of ["text", "notice", "reset", "end"]) source.addEventListener(type, hear);
@@ -51,6 +52,9 @@ form.onsubmit = async (submitted) => {
 };
 
 const { data } = await client.GET("/v1/sessions/{session_id}/messages", { params: { path: { session_id } } });
-for (const { message } of data?.messages ?? []) show(String(message.role), String(message.content));
+for (const { message, beside } of data?.messages ?? []) {
+  const why = (beside?.metadata as { incomplete?: string } | undefined)?.incomplete; // such as "stopped"
+  show(String(message.role), `${message.content}${why ? ` (${why})` : ""}`);
+}
 const last = data?.messages.at(-1); // after a reload, its turn may still run
 if (last?.message.role === "user") follow((last.beside?.metadata as { turn: string }).turn);

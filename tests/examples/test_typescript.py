@@ -122,9 +122,13 @@ async def test_the_page_streams_goes_on_after_a_reload_on_another_server_and_sto
         await expect(page.locator("#thread p")).to_have_text(texts)
         await page.get_by_role("button", name="Stop").click()
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+        texts[-1] = "Your parcel (stopped)"
+        await expect(page.locator("#thread p")).to_have_text(texts)
         await page.reload()
         await expect(page.locator("#thread p")).to_have_text(texts)
         assert await page.get_by_role("button", name="Stop").is_hidden()
+        await page.set_viewport_size({"width": 390, "height": 844})
+        assert (await page.locator("main").bounding_box() or {})["x"] >= 16
     assert len(places.provider.asked) == 2
 
 
