@@ -265,6 +265,8 @@ async def check_widths(page: Page) -> None:
         await expect(page.locator("#identity")).to_be_visible()
         assert await cut_off(page) == [], width
         assert await page.locator(".column h2:visible").count() == 6
+        below = await page.locator("#board").evaluate("(board) => innerHeight - board.getBoundingClientRect().bottom")
+        assert width > 390 or below < 1, "a phone's board scrolls up to the window's edge"
 
 
 async def test_the_slider_shows_the_project_at_a_moment(context: BrowserContext, url: str, apollo: Project) -> None:
