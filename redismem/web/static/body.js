@@ -4,7 +4,7 @@ import { contentsOf } from "./contents.js";
 import { el, placeBefore, setText, show } from "./dom.js";
 import { markdownOf } from "./markdown.js";
 import { makePicture } from "./pictures.js";
-import { indentJson } from "./pretty.js";
+import { indentJson, unescapeLetters } from "./pretty.js";
 import { plural } from "./words.js";
 
 const SHOWN_CHARS = 20_000;
@@ -62,7 +62,7 @@ function makeFolded(make, text, count) {
 
 function makeFold(kind, word, name, value) {
   const raw = typeof value === "string" ? value : JSON.stringify(value);
-  const brief = raw.slice(0, 4 * BRIEF_CHARS).replace(/\s+/g, " ").slice(0, BRIEF_CHARS);
+  const brief = unescapeLetters(raw.slice(0, 4 * BRIEF_CHARS)).replace(/\s+/g, " ").slice(0, BRIEF_CHARS);
   const fold = el("details", { class: `fold ${kind}` }, el("summary", {}, `${word} `, el("code", { text: name.slice(0, 100) }), el("span", { class: "fold-brief", text: brief })));
   // Most folds are never opened.
   fold.addEventListener("toggle", () => fold.childElementCount === 1 && fold.append(makeFolded(() => el("pre", { class: "json", dir: "auto" }), indentJson(raw), SHOWN_CHARS)));

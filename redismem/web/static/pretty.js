@@ -44,3 +44,7 @@ function isJson(text) {
 
 // Decodes \u escapes, but no line breaks.
 const readable = (token) => JSON.stringify(JSON.parse(token));
+
+// Decodes \u escapes of letters and signs in the beginning of a JSON text, which JSON.parse cannot read. Other texts stay.
+export const unescapeLetters = (text) =>
+  /^\s*[{[]/.test(text) ? text.replace(/\\(?:u([0-9a-f]{4})|.)/gi, (escape, hex) => (parseInt(hex, 16) > 0xa0 ? String.fromCharCode(parseInt(hex, 16)) : escape)) : text;

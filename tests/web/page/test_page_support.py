@@ -224,6 +224,7 @@ async def unfold(folds: Locator) -> list[str]:
     """Open the folds with the keyboard, check what they hold, and return it."""
     assert await folds.locator("summary code").all_inner_texts() == ["ship", "ship", "ship", "ship", "find", "find"]
     assert await folds.locator("pre").count() == 0
+    await expect(folds.locator(".fold-brief").first).to_contain_text('"to": "Köln"')
     for fold in await folds.locator("summary").all():
         await fold.press("Enter")
     await expect(folds.locator("pre")).to_have_count(6)
