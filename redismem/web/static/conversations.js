@@ -50,13 +50,14 @@ export class Conversations {
 
   // `owner` is that of the key, which reaches no other owner's conversations; null if it has none.
   begin(owner) {
-    byId("search-text").addEventListener("input", () => {
-      clearTimeout(this._typing);
-      this._typing = setTimeout(() => this._search(), TYPING_MS);
-    });
+    for (const name of ["search-text", "search-owner"]) {
+      byId(name).addEventListener("input", () => {
+        clearTimeout(this._typing);
+        this._typing = setTimeout(() => this._search(), TYPING_MS);
+      });
+    }
     show(byId("search-owner"), owner === null);
     byId("filters").addEventListener("change", ({ target }) => target.id === "search-owner" || this._search());
-    for (const name of ["input", "change"]) byId("search-owner").addEventListener(name, (event) => this._setOwner(event));
     byId("search").addEventListener("submit", (event) => {
       event.preventDefault();
       this._open(byId("search-text").value.trim());
@@ -80,13 +81,6 @@ export class Conversations {
   // Returns the row of a conversation, or undefined if the list does not show it.
   row(sessionId) {
     return this._rows.find((row) => row.session_id === sessionId);
-  }
-
-  // A choice from the list of owners is an input first, and a change once the field is left.
-  _setOwner({ type, target }) {
-    const owner = target.value.trim();
-    const isChosen = owner === "" || [...byId("owners").children].some(({ value }) => value === owner);
-    if (owner !== this._owner && (type === "change" || isChosen)) this._search();
   }
 
   // Drops the row of a conversation that was cleared, with its text.

@@ -232,6 +232,9 @@ async def test_conversations_are_searched_paged_and_begun(context: BrowserContex
     await page.get_by_label("Search conversations by title, owner or id").fill("no such thing")
     await expect(page.locator("#conversations-word")).to_contain_text("No title, owner or id matches.")
     await page.get_by_label("Search conversations by title, owner or id").fill("")
+    await page.get_by_label("Owner", exact=True).press_sequentially("ann")
+    await expect(page.locator("#conversations-word")).to_have_text("No conversation matches.")  # without Enter
+    await expect(rows).to_have_count(0)
     await page.get_by_label("Owner", exact=True).fill("ann b")
     await expect(page.locator(".conversation-title")).to_have_text([f"number {number}" for number in (30, 20, 10)])
     await expect(page.locator(".conversation-owner")).to_have_text(["ann b"] * 3)
