@@ -128,7 +128,7 @@ async def test_the_page_streams_goes_on_after_a_reload_on_another_server_and_sto
         await expect(page.locator("#thread p")).to_have_text(texts)
         assert await page.get_by_role("button", name="Stop").is_hidden()
         await page.set_viewport_size({"width": 390, "height": 844})
-        assert (await page.locator("main").bounding_box() or {})["x"] >= 16
+        assert await page.locator("main").evaluate("(main) => main.getBoundingClientRect().left") >= 16
     assert len(places.provider.asked) == 2
 
 
