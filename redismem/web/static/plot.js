@@ -2,12 +2,13 @@
 
 import { el } from "./dom.js";
 import { spanTicks, valueTicks } from "./ticks.js";
-import { formatClock, formatSpan } from "./words.js";
+import { formatClock } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 300;
 const HEIGHT = 100;
 const SHORTEST_MS = 60_000;
+const LABEL_PX = 60;
 
 function svg(tag, given, ...children) {
   const node = document.createElementNS(SVG, tag);
@@ -104,19 +105,25 @@ function redraw(plot, series, text, nowMs) {
   const ticks = valueTicks(Math.max(...values, 0), plot.least);
   const top = ticks.at(-1);
   Object.assign(plot, { series, firstMs, nowMs, moments: [...new Set(series.flatMap(({ points }) => points.map((point) => point.ms)))].filter((ms) => ms >= firstMs).sort((a, b) => a - b) });
+  const runs = series.map(({ points }) => runsOf(points, top, firstMs, nowMs));
   plot.drawing.replaceChildren(
     ...ticks.map((tick) => svg("line", { x1: 0, y1: yOf(tick, top), x2: WIDTH, y2: yOf(tick, top), class: "plot-ground" })),
     ...ages.map((age) => svg("line", { x1: WIDTH * (1 - age / spanMs), y1: 0, x2: WIDTH * (1 - age / spanMs), y2: HEIGHT, class: "plot-ground" })),
-    svg("path", { d: areaOf(series[0].points, top, firstMs, nowMs), class: "plot-area" }),
-    ...series.map(({ points }, at) => svg("path", { d: pathOf(points, top, firstMs, nowMs), class: `plot-line plot-line-${at}` })),
+    svg("path", { d: areaOf(runs[0]), class: "plot-area" }),
+    ...runs.map((each, at) => svg("path", { d: pathOf(each), class: `plot-line plot-line-${at}` })),
+    ...runs.map((each, at) => svg("path", { d: pathOf(each.filter((run) => run.length === 1)), class: `plot-dot plot-dot-${at}` })),
   );
   plot.values.replaceChildren(...ticks.map((tick) => placed(String(tick), "bottom", tick / top)));
-  plot.times.replaceChildren(...ages.map((age) => placed(age === 0 ? "now" : `−${age % 60_000 ? formatSpan(age) : `${age / 60_000} min`}`, "insetInlineStart", 1 - age / spanMs)));
+  const every = plot.place.clientWidth < LABEL_PX * (ages.length - 1) ? 2 : 1;
+  const labels = ages.map((age, at) => ((ages.length - 1 - at) % every ? "" : labelOf(age)));
+  plot.times.replaceChildren(...ages.map((age, at) => placed(labels[at], "insetInlineStart", 1 - age / spanMs)));
   plot.legend.replaceChildren(...(series.length > 1 ? series.map(({ name }, at) => el("li", {}, el("i", { class: `plot-key-${at}` }), el("span", { text: name }))) : []));
   // The chosen moment stays; one that has left the plot gives way to the oldest.
   if (plot.at !== null) plot.at = Math.max(0, plot.moments.findIndex((ms) => ms >= plot.chosenMs));
   drawPick(plot);
 }
+
+const labelOf = (age) => (age === 0 ? "now" : `−${age % 60_000 ? `${age / 1_000} s` : `${age / 60_000} min`}`);
 
 function placed(text, side, part) {
   const node = el("span", { text });
@@ -126,27 +133,20 @@ function placed(text, side, part) {
 
 const yOf = (value, top) => HEIGHT * (1 - value / top);
 
-// Returns the area below the first line, which makes even a short line visible.
-function areaOf(points, top, firstMs, nowMs) {
-  const line = pathOf(points.filter((point) => point.value !== null), top, firstMs, nowMs);
-  const [, firstX] = line.match(/^M([\d.]+)/) ?? [];
-  const lastX = line.replaceAll("h0.01", "").match(/([\d.]+) [\d.]+$/)?.[1];
-  return firstX === undefined ? "" : `${line.replaceAll("h0.01", "")}L${lastX} ${HEIGHT}L${firstX} ${HEIGHT}Z`;
-}
-
-// Returns the path of a line, with gaps where a value is null.
-function pathOf(points, top, firstMs, nowMs) {
-  let path = "";
+// Returns the runs of values without a gap, each a list of [x, y]. A value of null makes a gap.
+function runsOf(points, top, firstMs, nowMs) {
+  const runs = [];
   let isDown = false;
   for (const { ms, value } of points) {
     const x = (WIDTH * (ms - firstMs)) / (nowMs - firstMs);
-    if (value === null || x < 0) {
-      isDown = false;
-      continue;
-    }
-    path += `${isDown ? "L" : "M"}${x.toFixed(1)} ${yOf(value, top).toFixed(1)}`;
-    if (!isDown) path += "h0.01";
-    isDown = true;
+    const isShown = value !== null && x >= 0;
+    if (isShown && !isDown) runs.push([]);
+    if (isShown) runs.at(-1).push([x.toFixed(1), yOf(value, top).toFixed(1)]);
+    isDown = isShown;
   }
-  return path;
+  return runs;
 }
+
+const pathOf = (runs) => runs.map((run) => `M${run.join("L")}h0.01`).join("");
+
+const areaOf = (runs) => runs.map((run) => `M${run[0][0]},${HEIGHT}L${run.join("L")}L${run.at(-1)[0]},${HEIGHT}Z`).join("");

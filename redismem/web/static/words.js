@@ -104,7 +104,7 @@ export const age = (ms, nowMs) => spanSince(ms, nowMs) ?? "now";
 export function formatSpan(ms) {
   const s = ms / 1000;
   if (s < 1) return `${Math.round(ms)} ms`;
-  if (s < 90) return `${Math.round(s)} s`;
+  if (s < 120) return `${Math.round(s)} s`;
   if (s < 90 * 60) return `${Math.round(s / 60)} min`;
   if (s < 36 * 3600) return `${Math.round(s / 3600)} h`;
   return `${Math.round(s / 86400)} days`;

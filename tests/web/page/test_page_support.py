@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import base64
-import re
 import struct
 import zlib
-from importlib.resources import files
 from typing import Any
 
 import pytest
 from playwright.async_api import BrowserContext, Locator, Page, expect
 from support.browser import NARROW, faults_of, open_page, save_screenshot, say, violations
-
-from redismem.web.http.bundle import join_modules
+from support.page_modules import module
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=60_000)
@@ -59,16 +56,6 @@ HOSTILE = (
     "|" * 50 + "\n" + "|-" * 50 + "\n" + "|\n" * 200_000,
     "|a\n|-\n" * 100_000,
 )
-STATIC = files("redismem.web") / "static"
-
-
-def module(name: str, *names: str) -> str:
-    """Return a script that makes the exports of a module of the page global."""
-    texts = {each: (STATIC / f"{each}.js").read_text() for each in (name, *names)}
-    exported = ", ".join(re.findall(r"^export function (\w+)", texts[name], re.MULTILINE))
-    entry = f'import {{ {exported} }} from "./{name}.js";\nObject.assign(window, {{ {exported} }});'
-    return join_modules(texts | {"entry": entry}, "entry")
-
 
 ODD: list[Any] = [
     None,
@@ -241,6 +228,24 @@ async def unfold(folds: Locator) -> list[str]:
     return texts
 
 
+async def check_plot(page: Page) -> None:
+    """Check that the labels of a narrow plot fit and name their times, and that a single sample is a dot of its own."""
+    await page.evaluate(module("plot", "dom", "ticks", "words"))
+    drawn = await page.evaluate(
+        "() => { const at = document.body.appendChild(document.createElement('div')); at.style.width = '340px';"
+        " const draw = makePlot(at, 'T', { unit: 's', format: String }); const found = [];"
+        " for (const s of [120, 300]) { draw([{ name: 'a', points: [[s, 1], [90, null], [60, 2], [30, 1]].map("
+        "   ([age, value]) => ({ ms: 1e12 - age * 1000, value })) }], '', 1e12);"
+        "   const pick = (name) => at.querySelector(name).getAttribute('d').match(/M/g).length;"
+        "   found.push([[...at.querySelectorAll('.plot-times span')].map((node) => node.textContent),"
+        "     ['.plot-line', '.plot-dot', '.plot-area'].map(pick)]); } at.remove(); return found; }"
+    )
+    assert drawn == [
+        [["−2 min", "−90 s", "−1 min", "−30 s", "now"], [2, 1, 2]],
+        [["", "−4 min", "", "−2 min", "", "now"], [2, 1, 2]],
+    ]
+
+
 async def test_tool_calls_pictures_and_markdown_are_shown_and_become_no_markup(
     context: BrowserContext, url: str
 ) -> None:
@@ -273,6 +278,7 @@ async def test_tool_calls_pictures_and_markdown_are_shown_and_become_no_markup(
         HOSTILE,
     )
     assert all(count <= 6_000 and has_text for count, has_text in counts), counts
+    await check_plot(page)
     await page.evaluate(module("contents"))
     parts = await page.evaluate("(messages) => messages.flatMap(contentsOf)", ODD_MESSAGES)
     assert all(isinstance(part["text"], str) for part in parts if part["kind"] == "text")
