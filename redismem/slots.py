@@ -188,6 +188,18 @@ class Slots:
             return self._take_unasked(state, text)
         return self._take_answer(state, text, intent, slot, asked)
 
+    def current_wait(self, state: State) -> str | None:
+        """Return the param that the state waits for; `None` once the time for its answer is over.
+
+        A sensitive param stays: a late answer is still kept out of the messages.
+        """
+        slot = self._slots.get(state.waiting_for_param or "")
+        asked = state.params.get(ASKED)
+        since_ms = asked.get("asked_ms") if isinstance(asked, dict) else None
+        if slot is None or slot.sensitive or type(since_ms) is not int:
+            return state.waiting_for_param
+        return None if self._now_ms() - since_ms > slot.timeout_s * 1000 else slot.name
+
     def _take_unasked(self, state: State, text: str) -> Step:
         """Return the step after a message that answers no current question; it may start an intent.
 

@@ -24,7 +24,9 @@ async def read_context(
 ) -> Response:
     """Return the input for a model: summaries and the messages after them."""
     context = await session.read(max_tokens=max_tokens)
-    return Json(context_document(context, form, service.hidden_params))
+    document = context_document(context, form, service.hidden_params)
+    document["state"]["waiting_for_param"] = service.chat.current_wait(context.state)
+    return Json(document)
 
 
 @router.get("/context/request", response_model=dict[str, object])
@@ -37,7 +39,10 @@ async def read_request(session: TheSession, max_tokens: MaxTokens = None, form: 
 @router.get("/context/parts", response_model=schemas.ContextPartsDocument)
 async def read_parts(session: TheSession, service: TheService) -> Response:
     """Return the parts of the context with their counts and tokens, and without the messages that are not pinned."""
-    return Json(parts_document(await session.read(), service.hidden_params))
+    context = await session.read()
+    document = parts_document(context, service.hidden_params)
+    document["state"]["waiting_for_param"] = service.chat.current_wait(context.state)
+    return Json(document)
 
 
 @router.post("/recall", response_model=schemas.RecallDocument)

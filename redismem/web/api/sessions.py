@@ -258,7 +258,8 @@ async def read_state(
     if include_hidden and "admin" not in caller.scopes:
         raise Problem("not_allowed", "hidden values need the scope admin")
     hidden = frozenset[str]() if include_hidden else service.hidden_params
-    return Json(state_document(await session.state(), hidden))
+    state = await session.state()
+    return Json(state_document(state, hidden) | {"waiting_for_param": service.chat.current_wait(state)})
 
 
 @router.patch("/sessions/{session_id}/state", status_code=204)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from redismem.context.context import Context
-from redismem.context.results import Receipt
+from redismem.context.results import Receipt, State
 from redismem.errors import (
     InvalidMessage,
     ModelFailed,
@@ -125,6 +125,10 @@ class Chat:
 
     def __post_init__(self) -> None:
         self.hidden_params = frozenset((ASKED, *(() if self.slots is None else self.slots.sensitive)))
+
+    def current_wait(self, state: State) -> str | None:
+        """Return the param that the chat waits for; `None` once the time for its answer is over."""
+        return state.waiting_for_param if self.slots is None else self.slots.current_wait(state)
 
     def is_same(self, text: str | None, known: object) -> bool:
         """True if a message may equal the stored one. The placeholder of a sensitive value matches any message."""

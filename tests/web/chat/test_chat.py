@@ -30,7 +30,7 @@ from support.provider_server import ProviderServer as Provider
 
 from redismem import Memory
 from redismem.models.streaming import open_streaming
-from redismem.slots import Slots
+from redismem.slots import Intent, Slot, Slots
 from redismem.web.access import Access, new_key
 from redismem.web.chat.chat import Chat
 from redismem.web.chat.frames import chat_frames
@@ -300,6 +300,20 @@ async def test_a_repeated_answer_names_the_awaited_param(memory: Memory) -> None
         for more in (headers, headers, {"Last-Event-ID": "turn-1.0"}):
             events = await read_events(http.client, "/api/chat", json=pay, headers=more)
             assert (joined_text(events), events[-1].document["waiting_for"]) == ("Which card?", "card")
+
+
+async def test_a_wait_that_is_over_is_not_shown(memory: Memory) -> None:
+    slot = Slot(name="size", prompt="Which size?")
+    now_ms = [1_000]
+    slots = Slots([Intent(name="buy", words=("buy",), slots=(slot,))], clock=lambda: now_ms[0])
+    async with serve_chat(memory, None, chat={"slots": slots}) as http:
+        await read_events(http.client, "/api/chat", json={"session_id": "s", "message": "I want to buy"})
+        for waits in ("size", None):
+            at = "/v1/sessions/s"
+            assert (await http.ask("GET", f"{at}/state")).json()["waiting_for_param"] == waits
+            for path in ("context", "context/parts"):
+                assert (await http.ask("GET", f"{at}/{path}")).json()["state"]["waiting_for_param"] == waits
+            now_ms[0] += 900_001
 
 
 async def test_an_idempotency_key_belongs_to_one_message(memory: Memory, provider: Provider) -> None:
