@@ -219,6 +219,7 @@ async def test_an_append_under_way_does_not_return_after_the_clear(pod: Pod) -> 
     assert not await pod.there.exists()
 
 
+@pytest.mark.nightly  # needs a processor that threads share fairly
 async def test_a_clear_of_another_thread_waits_for_an_append_that_begins_now(
     pod: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
