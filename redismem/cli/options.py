@@ -13,7 +13,7 @@ def flag(help: str, *names: str) -> Parameter:
     return Parameter(name=names, negative=(), show_default=False, help=help)
 
 
-def told(help: str, env_var: str | None = None, name: str | None = None) -> Parameter:
+def option(help: str, env_var: str | None = None, name: str | None = None) -> Parameter:
     """Declare an argument or an option with a value."""
     return Parameter(name=name, help=help, env_var=env_var)
 
@@ -27,11 +27,11 @@ _URL_HELP = (
     "Address of Redis: `redis://[user:password@]host:port/db`, `rediss://…`, `valkey://…`, `unix://…`, "
     "`redis+cluster://host:port,host:port`, `redis+sentinel://host:port,host:port/service/db`."
 )
-Url = Annotated[str | None, told(_URL_HELP)]
+Url = Annotated[str | None, option(_URL_HELP)]
 _NAMESPACE_HELP = "The tenant, isolated from all other namespaces."
-Namespace = Annotated[str, told(_NAMESPACE_HELP, "REDISMEM_NAMESPACE")]
+Namespace = Annotated[str, option(_NAMESPACE_HELP, "REDISMEM_NAMESPACE")]
 # Of a command that appends messages of its own: they must not reach the namespace of the environment.
-OwnNamespace = Annotated[str, told(_NAMESPACE_HELP)]
+OwnNamespace = Annotated[str, option(_NAMESPACE_HELP)]
 Yes = Annotated[bool, flag("Do not ask for confirmation.", "--yes", "-y")]
 AsJson = Annotated[bool, flag("Print one JSON document on stdout and nothing else.", "--json")]
 JsonLogs = Annotated[bool, flag("Log as JSON.", "--json")]

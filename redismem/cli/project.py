@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from redismem.cli import project_view
-from redismem.cli.options import DEFAULT, DryRun, On, Target, Yes, flag, told, within
+from redismem.cli.options import DEFAULT, DryRun, On, Target, Yes, flag, option, within
 from redismem.cli.place import ChosenStore, open_read_only
 from redismem.cli.terminal import Stop, ask, console, print_json
 from redismem.errors import InvalidItem
@@ -19,12 +19,12 @@ from redismem.inspection import projects as listing
 from redismem.inspection.figures import plural
 from redismem.project.project import Project
 
-Name = Annotated[str, told("The name of the project.")]
+Name = Annotated[str, option("The name of the project.")]
 Limit = Annotated[int, within(1, 1_000, "Items to show.")]
 Text = Annotated[str, Parameter(show_default=False, help="Words or prefixes of words; an item must match all of them.")]
 _AT_HELP = "Show the project as of this time: 2026-11-22 or 2026-11-22T14:00+01:00. A future time shows the present."
-At = Annotated[str | None, told(_AT_HELP)]
-Status = Annotated[str | None, told("Only items with this status.")]
+At = Annotated[str | None, option(_AT_HELP)]
+Status = Annotated[str | None, option("Only items with this status.")]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ async def tasks(
     board: Annotated[bool, flag("Show a board with one column per status, at most 20 tasks each.")] = False,
     what: What = ALL,
     status: Status = None,
-    assignee: Annotated[str | None, told("Only tasks of this person.")] = None,
+    assignee: Annotated[str | None, option("Only tasks of this person.")] = None,
     on: On = DEFAULT,
 ) -> int:
     """List tasks by priority, then newest first; `--status completed` lists the finished ones."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from redismem.cli.logs import logs_on_stderr
-from redismem.cli.options import flag, told, within
+from redismem.cli.options import flag, option, within
 from redismem.cli.place import address_of, safe_url, stop_for
 from redismem.cli.stopping import hangup_signals, stop_signals
 from redismem.cli.streams import complain
@@ -31,27 +31,29 @@ if TYPE_CHECKING:
 Mcp = Annotated[bool, flag("Serve models over the Model Context Protocol, on stdin and stdout.")]
 Http = Annotated[bool, flag("With --mcp: serve over streamable HTTP, at /mcp.")]
 Resumable = Annotated[bool, flag("With --mcp --http: keep the events of streams in Redis, for clients that reconnect.")]
-Owner = Annotated[str | None, told("With --mcp on stdin: the owner of the sessions that the client begins.")]
-Host = Annotated[str, told("The address to listen on; without keys only a loopback address.")]
+Owner = Annotated[str | None, option("With --mcp on stdin: the owner of the sessions that the client begins.")]
+Host = Annotated[str, option("The address to listen on; without keys only a loopback address.")]
 Port = Annotated[int | None, within(0, 65_535, "The port; 0 picks a free one. [default: 8080; with --mcp --http 8081]")]
 _KEYS_HELP = "The keys, one per line as `redismem key NAME` prints them; `;` separates keys too."
-Keys = Annotated[str | None, told(_KEYS_HELP, "REDISMEM_SERVER_KEYS")]
+Keys = Annotated[str | None, option(_KEYS_HELP, "REDISMEM_SERVER_KEYS")]
 _FILE_HELP = "A file with the keys, one per line; read again when it changes, and on SIGHUP. [default: no keys]"
-KeysFile = Annotated[str | None, told(_FILE_HELP, "REDISMEM_SERVER_KEYS_FILE")]
+KeysFile = Annotated[str | None, option(_FILE_HELP, "REDISMEM_SERVER_KEYS_FILE")]
 _RATE_HELP = "Requests per second and key, over all servers. [default: no limit]"
 Rate = Annotated[float | None, within(0.001, 1_000_000, _RATE_HELP, "REDISMEM_SERVER_RATE")]
 _BURST_HELP = "Requests that a key may send in one burst."
 Burst = Annotated[int, within(1, 1_000_000, _BURST_HELP, "REDISMEM_SERVER_BURST")]
 _ORIGINS_HELP = "An origin whose pages may send requests, such as https://shop.example; repeatable. [default: none]"
 Origins = Annotated[tuple[str, ...], flag(_ORIGINS_HELP)]
-Workers = Annotated[bool | None, told("Also summarise and evict here. [default: with the embedded store, and --demo]")]
+Workers = Annotated[
+    bool | None, option("Also summarise and evict here. [default: with the embedded store, and --demo]")
+]
 _SLOTS_HELP = "A TOML file with the slots that the chat fills; --mcp hides the sensitive ones: see docs/http.md."
-SlotsFile = Annotated[Path | None, told(_SLOTS_HELP)]
-ProjectName = Annotated[str | None, told("The project in the chat's context, unless a message names another.")]
+SlotsFile = Annotated[Path | None, option(_SLOTS_HELP)]
+ProjectName = Annotated[str | None, option("The project in the chat's context, unless a message names another.")]
 AnswerTokens = Annotated[int, within(16, 1_000_000, "Limit of an answer of the chat's model, reasoning included.")]
 RecallTokens = Annotated[int, within(0, 100_000, "Tokens of earlier messages that each answer recalls; 0 for none.")]
 _SCOPE_HELP = "What the chat's answers recall for keys of one owner: this session, or all of the owner's."
-RecallScope = Annotated[Literal["session", "owner"], told(_SCOPE_HELP)]
+RecallScope = Annotated[Literal["session", "owner"], option(_SCOPE_HELP)]
 Demo = Annotated[bool, flag("Fill the namespace redismem-demo with conversations and a project, and serve it.")]
 StopS = Annotated[float, within(1, 600, "Seconds to finish open requests, and the work of --workers.")]
 _FILES_COUNT = 65_536

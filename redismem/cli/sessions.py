@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from redismem.cli.depths import failing_line
-from redismem.cli.options import DEFAULT, Full, On, Redact, Yes, flag, told, within
+from redismem.cli.options import DEFAULT, Full, On, Redact, Yes, flag, option, within
 from redismem.cli.place import open_read_only, open_used
 from redismem.cli.terminal import Stop, ask, console, one_line, print_json, print_rows
 from redismem.context.context import Context
@@ -18,15 +18,15 @@ from redismem.inspection.sessions import Listing, hash_of, key_of, look, numbers
 from redismem.inspection.sessions import list_sessions as list_page
 from redismem.store.store import Store
 
-Session = Annotated[str, told("The id of the session.")]
+Session = Annotated[str, option("The id of the session.")]
 _SHOWN_COUNT = 50
 
 
 async def list_sessions(
     *,
     limit: Annotated[int, within(1, 10_000, "Sessions per page.")] = 20,
-    cursor: Annotated[str | None, told("Continue from here: the last page prints its cursor.")] = None,
-    owner: Annotated[str | None, told("Only sessions that were begun with this owner, with their titles.")] = None,
+    cursor: Annotated[str | None, option("Continue from here: the last page prints its cursor.")] = None,
+    owner: Annotated[str | None, option("Only sessions that were begun with this owner, with their titles.")] = None,
     on: On = DEFAULT,
 ) -> int:
     """List the sessions of a namespace, most recently active first.

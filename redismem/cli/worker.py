@@ -16,7 +16,7 @@ from cyclopts import Parameter
 
 from redismem.cli.depths import sessions_line
 from redismem.cli.logs import logs_on_stderr
-from redismem.cli.options import Url, Yes, flag, told, within
+from redismem.cli.options import Url, Yes, flag, option, within
 from redismem.cli.place import HOW_TO_NAME_REDIS, ChosenStore, open_memory
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Stop, ask, print_json
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 Concurrency = Annotated[int, within(1, 10_000, "Sessions processed at the same time.")]
 _STRATEGY_HELP = "Treatment of older messages. [default: `REDISMEM_STRATEGY`, else summarize]"
-Strategy = Annotated[Literal["summarize", "trim", "none"] | None, told(_STRATEGY_HELP)]
+Strategy = Annotated[Literal["summarize", "trim", "none"] | None, option(_STRATEGY_HELP)]
 _EVICT_HELP = "Append the transcript of each evicted session to this file, one JSON line per session."
-OnEvictFile = Annotated[Path | None, told(_EVICT_HELP)]
+OnEvictFile = Annotated[Path | None, option(_EVICT_HELP)]
 StopS = Annotated[float, within(0, 3_600, "Seconds to finish work in progress before stopping.")]
 _OVERRIDE_HELP = (
     "Record REDISMEM_MAX_SESSIONS, REDISMEM_IDLE_TIMEOUT_S, REDISMEM_KEEP_ORIGINALS and REDISMEM_EMBED as far as "
@@ -48,11 +48,11 @@ Override = Annotated[bool, flag(_OVERRIDE_HELP)]
 Once = Annotated[bool, flag("Process what is due now, then exit.")]
 JsonLogs = Annotated[bool, flag("Log as JSON; with --once also print one document per namespace on stdout.", "--json")]
 _NAMESPACES_HELP = "The tenants to work for, separated by commas; each is isolated from the others."
-Namespaces = Annotated[str, told(_NAMESPACES_HELP, "REDISMEM_NAMESPACE", "--namespace")]
+Namespaces = Annotated[str, option(_NAMESPACES_HELP, "REDISMEM_NAMESPACE", "--namespace")]
 _PORT_HELP = "Serve /livez and /metrics at this port; 0 picks a free one. [default: none]"
 MetricsPort = Annotated[int | None, within(0, 65_535, _PORT_HELP)]
 _HOST_HELP = "The address for `--metrics-port`. Beyond loopback, anybody who reaches it reads the metrics."
-MetricsHost = Annotated[str, told(_HOST_HELP)]
+MetricsHost = Annotated[str, option(_HOST_HELP)]
 _NICE_HELP = (
     "Lower the priority of this process by this nice value, so that turns on the same machine come first; 0 keeps "
     "the priority. Windows has none."

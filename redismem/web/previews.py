@@ -30,7 +30,7 @@ async def describe_rows(
         StoreUnavailable: Redis does not answer.
     """
     entries = await describe_entries(memory, [SessionEntry(row["session_id"], row["active_ms"]) for row in rows], owner)
-    return [row | _told(entry) for row, entry in zip(rows, entries, strict=True)]
+    return [row | _make_row(entry) for row, entry in zip(rows, entries, strict=True)]
 
 
 async def describe_entries(
@@ -40,7 +40,7 @@ async def describe_entries(
     return (await describe(memory.store, SessionPage(entries, None), owner)).sessions
 
 
-def _told(entry: SessionEntry) -> dict[str, Any]:
+def _make_row(entry: SessionEntry) -> dict[str, Any]:
     return {
         "owner": entry.owner,
         "title": entry.title,

@@ -16,7 +16,7 @@ from redismem.adapters.sessions import make_policy
 from redismem.cli.importing import sources
 from redismem.cli.importing.copying import Copying, Findings, Owners
 from redismem.cli.importing.sources import SOURCES, Conversation, Source
-from redismem.cli.options import DEFAULT, DryRun, On, Yes, flag, told
+from redismem.cli.options import DEFAULT, DryRun, On, Yes, flag, option
 from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory, open_read_only
 from redismem.cli.streams import complain, complain_all
 from redismem.cli.terminal import UNREACHABLE, Stop, ask, check_file, print_json, progress
@@ -24,22 +24,22 @@ from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.inspection.figures import plural
 
 SourceName = Annotated[
-    Literal["openai-agents", "langchain", "langchain-redis", "llama-index", "jsonl"], told("The store to read.")
+    Literal["openai-agents", "langchain", "langchain-redis", "llama-index", "jsonl"], option("The store to read.")
 ]
-From = Annotated[str | None, told("Address of the source's Redis. Default: that of `--url`.", name="--from")]
-Prefix = Annotated[str | None, told("Beginning of the source's keys. Default: that of the framework.")]
-KeyPrefix = Annotated[str | None, told("Beginning of the session ids. Default: that of the adapter.")]
+From = Annotated[str | None, option("Address of the source's Redis. Default: that of `--url`.", name="--from")]
+Prefix = Annotated[str | None, option("Beginning of the source's keys. Default: that of the framework.")]
+KeyPrefix = Annotated[str | None, option("Beginning of the session ids. Default: that of the adapter.")]
 _TTL_HELP = "Seconds without use after which a session expires."
 Ttl = Annotated[float | None, Parameter(validator=validators.Number(gt=0), help=_TTL_HELP)]
 Summarise = Annotated[bool, flag("Let workers summarise older messages, as `summarise=True` of the adapter.")]
 Replace = Annotated[bool, flag("Replace the end of a session from the first difference on; asks first.")]
 _OWNERS_HELP = 'File with the owner of each conversation, by its id in the source: `{"<id>": "<owner>", …}` in JSON.'
-OwnersFile = Annotated[Path | None, told(_OWNERS_HELP, name="--owners")]
+OwnersFile = Annotated[Path | None, option(_OWNERS_HELP, name="--owners")]
 
 
 async def import_(  # noqa: PLR0913 (all but the source are options)
     source: SourceName,
-    file: Annotated[Path | None, told("The file of `jsonl`.")] = None,
+    file: Annotated[Path | None, option("The file of `jsonl`.")] = None,
     /,
     *,
     from_url: From = None,

@@ -120,10 +120,11 @@ def _before_answer(messages: object) -> tuple[object, list[Payload] | None]:
     if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
         return messages, None
     count = next((at for at in range(len(messages), 0, -1) if messages[at - 1].get("role") == "user"), 0)
-    return messages[:count], _kept(messages, count)
+    return messages[:count], _keep_first(messages, count)
 
 
-def _kept(messages: list[Payload], count: int) -> list[Payload] | None:
+def _keep_first(messages: list[Payload], count: int) -> list[Payload] | None:
+    """Return the first messages, and the reasoning behind them without its text; `None` if no message follows."""
     before, answer = messages[:count], messages[count:]
     emptied = [{**each, "content": ""} for each in answer if each.get("role") == "reasoning"]
     return [*before, *emptied] if answer else None
@@ -189,7 +190,7 @@ def _ag_ui_results(messages: list[Payload]) -> ToolResults | None:
         }
         for each in found
     ]
-    return ToolResults(results, _kept(messages, end + 1))
+    return ToolResults(results, _keep_first(messages, end + 1))
 
 
 def _function(tool: Payload) -> Payload:

@@ -44,7 +44,7 @@ Expect = Annotated[int, Field(ge=1, le=1 << 53)]
 class _Given(Taken):
     """A body whose absent members are not passed on."""
 
-    def given(self, *but: str) -> dict[str, Any]:
+    def sent_fields(self, *but: str) -> dict[str, Any]:
         """Return the members that the client sent, but for these."""
         return {name: getattr(self, name) for name in type(self).model_fields if self._is_given(name, but)}
 
@@ -58,7 +58,7 @@ class _NewItem(_Given):
 
     def fields(self, *but: str) -> dict[str, Any]:
         """Return the arguments of `create`."""
-        given = self.given("valid_from", *but)
+        given = self.sent_fields("valid_from", *but)
         return given if self.valid_from is None else given | {"at": self.valid_from}
 
 

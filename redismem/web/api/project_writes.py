@@ -126,21 +126,21 @@ async def record_new_entity(writer: Writer, new: changes.NewEntity) -> Response:
 @router.patch("/{name}/decisions/{item_id}", response_model=schemas.DecisionDocument)
 async def change_decision(writer: Writer, item_id: ItemId, change: changes.DecisionChange) -> Response:
     """Set fields of a decision. Its status has a route of its own."""
-    fields = change.given()
+    fields = change.sent_fields()
     return await writer.change(DECISION, item_id, lambda project: project.decisions.update(item_id, **fields))
 
 
 @router.patch("/{name}/tasks/{item_id}", response_model=schemas.TaskDocument)
 async def change_task(writer: Writer, item_id: ItemId, change: changes.TaskChange) -> Response:
     """Set fields of a task. Its status has a route of its own."""
-    fields = change.given()
+    fields = change.sent_fields()
     return await writer.change(TASK, item_id, lambda project: project.tasks.update(item_id, **fields))
 
 
 @router.patch("/{name}/entities/{item_id}", response_model=schemas.EntityDocument)
 async def change_entity(writer: Writer, item_id: ItemId, change: changes.EntityChange) -> Response:
     """Set fields of an entity. A name that another entity has is a conflict."""
-    fields = change.given()
+    fields = change.sent_fields()
     return await writer.change(ENTITY, item_id, lambda project: project.entities.update(item_id, **fields))
 
 

@@ -10,7 +10,7 @@ const drawn = new WeakMap();
 // Draws only the rows that have changed: there may be thousands.
 export function drawRows(rows, currentId) {
   const nowMs = Date.now();
-  reconcile(byId("conversation-list"), rows, (row) => row.session_id, make, (node, row) => {
+  reconcile(byId("conversation-list"), rows, (row) => row.session_id, () => makeRow(), (node, row) => {
     const state = [row, row.session_id === currentId, age(row.active_ms, nowMs), wordOfRow(row)];
     if (drawn.get(node)?.every((each, at) => each === state[at])) return;
     drawn.set(node, state);
@@ -18,7 +18,8 @@ export function drawRows(rows, currentId) {
   });
 }
 
-const make = () =>
+// Makes an empty row of a list of conversations. The badges stand before the owner.
+export const makeRow = (...badges) =>
   el(
     "li",
     {},
@@ -28,7 +29,7 @@ const make = () =>
       el("span", { class: "conversation-head" }, el("span", { class: "conversation-title", dir: "auto" }), el("time")),
       el("span", { class: "conversation-text", dir: "auto" }),
       el("span", { class: "conversation-failing", hidden: true }),
-      el("span", { class: "conversation-more" }, el("span", { class: "conversation-owner", dir: "auto" }), el("span", { class: "conversation-id" })),
+      el("span", { class: "conversation-more" }, ...badges, el("span", { class: "conversation-owner", dir: "auto" }), el("span", { class: "conversation-id" })),
     ),
   );
 

@@ -4,6 +4,7 @@ import { ask } from "./api.js";
 import { toolNames } from "./contents.js";
 import { byId, el, reconcile, setText, show } from "./dom.js";
 import { tellHealth } from "./health.js";
+import { makeRow } from "./listing.js";
 import { hrefOfRecord } from "./place.js";
 import { draw } from "./thread.js";
 import { age, describeError, formatCount, shortId, textOf } from "./words.js";
@@ -103,7 +104,7 @@ export class Records {
     show(byId("records"), rows.length > 0 || this._cursor !== null);
     setText(byId("records-count"), `${formatCount(rows.length)}${this._cursor === null ? "" : " or more"}`);
     const current = this._current && keyOf(this._current);
-    reconcile(byId("record-list"), rows, keyOf, makeRow, (node, row) => updateRow(node.firstElementChild, row, keyOf(row) === current));
+    reconcile(byId("record-list"), rows, keyOf, () => makeRow(el("span", { class: "conversation-kind" })), (node, row) => updateRow(node.firstElementChild, row, keyOf(row) === current));
     show(byId("more-records"), this._cursor !== null);
     setText(byId("records-word"), this._fault);
     show(byId("records-word"), this._fault !== "");
@@ -205,26 +206,6 @@ const entryOf = ({ seq, time_ms: timeMs, message }) => ({
   fault: "",
   again: "",
 });
-
-const makeRow = () =>
-  el(
-    "li",
-    {},
-    el(
-      "a",
-      { class: "conversation" },
-      el("span", { class: "conversation-head" }, el("span", { class: "conversation-title", dir: "auto" }), el("time")),
-      el("span", { class: "conversation-text", dir: "auto" }),
-      el("span", { class: "conversation-failing", hidden: true }),
-      el(
-        "span",
-        { class: "conversation-more" },
-        el("span", { class: "conversation-kind" }),
-        el("span", { class: "conversation-owner", dir: "auto" }),
-        el("span", { class: "conversation-id" }),
-      ),
-    ),
-  );
 
 function updateRow(link, row, isCurrent) {
   const at = (name) => link.querySelector(`.conversation-${name}`);
