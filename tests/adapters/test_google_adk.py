@@ -244,9 +244,9 @@ async def test_prefix_app_user_and_session_are_told_apart() -> None:
     names = ["a", "a:b", "b", "a/b", "%3A", ":", "b:"]
     async with Memory.connect("memory://") as memory:
         ids = [
-            SessionService(memory=memory, key_prefix=prefix)._session(*rest).id
+            SessionService(memory=memory, key_prefix=prefix)._places.session((a, b, c)).id
             for prefix in ("", *names)
-            for rest in itertools.product(names, repeat=3)
+            for a, b, c in itertools.product(names, repeat=3)
         ]
     assert len({*ids}) == len(ids) == 8 * 7**3
 
@@ -321,7 +321,7 @@ async def test_a_state_of_any_number_of_keys_is_read_whole_as_of_one_moment(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("redismem.protocol.record.reads.RANGE_COUNT", 2)
-    monkeypatch.setattr("redismem.adapters.google_adk._ONE_TRIP_COUNT", 2)
+    monkeypatch.setattr("redismem.adapters.google_adk.reading._ONE_TRIP_COUNT", 2)
     service = SessionService(memory=memory)
     place = {"app_name": "shop", "user_id": "anna"}
     session = await service.create_session(**place, session_id="s", state={f"k{number}": 0 for number in range(7)})
