@@ -44,7 +44,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "redismem.slots": ("Intent", "Slot", "Slots"),
     "redismem.mcp": (),
     "redismem.adapters.openai_agents": ("Session",),
-    "redismem.adapters.agent_framework": ("HistoryProvider", "SessionStore"),
+    "redismem.adapters.agent_framework": ("CheckpointStorage", "HistoryProvider", "SessionStore"),
     "redismem.adapters.llama_index": ("ChatStore",),
     "redismem.adapters.pydantic_ai": ("ConversationStore", "EntryId"),
     "redismem.adapters.strands": ("Storage",),

@@ -7,7 +7,7 @@ from agent_framework._sessions import filter_new_messages
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redismem.adapters.agent_framework import _count_repeated, _identify
+from redismem.adapters.agent_framework.history import _count_repeated, _identify
 
 messages = st.builds(
     lambda role, text, id: Message(role, [text], message_id=id),

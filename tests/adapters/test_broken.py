@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 from agent_framework import Message as FrameworkMessage
+from agent_framework import WorkflowCheckpoint
 from langchain_core.messages import HumanMessage
 from llama_index.core.llms import ChatMessage
 from support.stored import keys_of
 
 from redismem import Memory, OwnerMismatch
-from redismem.adapters.agent_framework import HistoryProvider
+from redismem.adapters.agent_framework import CheckpointStorage, HistoryProvider
 from redismem.adapters.langchain import ChatMessageHistory
 from redismem.adapters.langgraph import RedismemStore
 from redismem.adapters.llama_index import ChatStore
@@ -32,6 +33,11 @@ ADAPTERS = {
         lambda memory, **options: HistoryProvider(memory=memory, **options),
         lambda kept: kept.save_messages("a", [FrameworkMessage("user", ["x"])]),
         lambda kept: kept.get_messages("a"),
+    ),
+    "agent framework's checkpoints": Adapter(
+        lambda memory, **options: CheckpointStorage("a", memory=memory, **options),
+        lambda kept: kept.save(WorkflowCheckpoint("w", "h")),
+        lambda kept: kept.list_checkpoints(workflow_name="w"),
     ),
     "langchain": Adapter(
         lambda memory, **options: ChatMessageHistory("a", memory, **options),

@@ -1,4 +1,4 @@
-"""Microsoft Agent Framework: `HistoryProvider` and `SessionStore` keep conversations and sessions in Redis."""
+"""`HistoryProvider` and `SessionStore` keep conversations and sessions in Redis."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, ClassVar, Self
+
+import agent_framework as framework
+from agent_framework import AgentSession, SessionContext, SupportsAgentRun
+from agent_framework import Message as ChatMessage
 
 from redismem import Conflict, InvalidMessage, InvalidState, Memory, Message, Session, Turn
 from redismem.adapters.runs import begin_run, run_of
@@ -20,12 +24,6 @@ from redismem.adapters.sessions import (
     refuse_unseen,
     summary_text,
 )
-from redismem.settings.extras import from_extra
-
-with from_extra("agent-framework", __name__):
-    import agent_framework as framework
-    from agent_framework import AgentSession, SessionContext, SupportsAgentRun
-    from agent_framework import Message as ChatMessage
 
 _PARAM = "agent_session"
 """The param with a snapshot of an AgentSession."""
