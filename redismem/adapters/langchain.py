@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 from redismem import blocking
-from redismem.adapters.sessions import check_memory, decode_in_slices, join_id, make_policy, read_or_begin
+from redismem.adapters.sessions import check_memory, decode_in_slices, join_id, make_policy, read_or_begin, renews
 from redismem.context.context import Context
 from redismem.errors import CorruptSession, InvalidMessage
 from redismem.memory.memory import Memory
@@ -67,7 +68,7 @@ class ChatMessageHistory(BaseChatMessageHistory):
         check_memory(memory, Memory, blocking.Memory)
         policy = make_policy(ttl, summarise, zone)
         self._session = memory.session(join_id(key_prefix, session_id), policy=policy, owner=owner)
-        self._summarise = summarise
+        self._summarise, self._renew = summarise, renews(policy)
         self._snapshot: list[BaseMessage] | None = None
 
     @property
@@ -76,7 +77,7 @@ class ChatMessageHistory(BaseChatMessageHistory):
         if self._snapshot is None:
             session = self._blocking_session()
             try:
-                context = session.read()
+                context = session.read(renew=self._renew)
             except CorruptSession:  # as `read_or_begin` does
                 session.set_aside()
                 context = session.read()
@@ -95,7 +96,7 @@ class ChatMessageHistory(BaseChatMessageHistory):
             session = self._session
             if isinstance(session, blocking.Session):
                 return await super().aget_messages()
-            context = await read_or_begin(session, session.read)
+            context = await read_or_begin(session, partial(session.read, renew=self._renew))
             messages = await session.tail(self._tail_count(context)) or [*context.pinned, *context.messages]
             self._snapshot = _view(context, messages, await decode_in_slices(messages, self._decode))
         return [*self._snapshot]

@@ -269,7 +269,7 @@ class ChatStore(AsyncDBChatStore):
 
     async def _read_active(self, session: Session) -> tuple[Context, list[Message]]:
         """Return the active messages, oldest first, and the context that they are from."""
-        context = await read_or_begin(session, session.read)
+        context = await read_or_begin(session, partial(session.read, renew=self._sessions.renew))
         messages = in_order(context)
         if not messages:
             await refuse_unseen(session, context)

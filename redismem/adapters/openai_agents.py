@@ -122,14 +122,14 @@ class Session:
         conversation = self._of(wrapper)
         limit = resolve_session_limit(limit, self.session_settings)
         if limit is None and self._summarise:
-            context = await read_or_begin(conversation, conversation.read)
+            context = await read_or_begin(conversation, partial(conversation.read, renew=self._sessions.renew))
             await refuse_unseen(conversation, context)
             return _items_with_summary(context, conversation)
         count = _EVERY_ITEM if limit is None else max(0, limit)
-        run = run_of(conversation)
+        run, tail = run_of(conversation), partial(conversation.tail, renew=self._sessions.renew)
         if run is None or count == 0:
-            return _items(await read_or_begin(conversation, partial(conversation.tail, count)))
-        messages = await read_or_begin(conversation, partial(conversation.tail, count + len(run.unsaved)))
+            return _items(await read_or_begin(conversation, partial(tail, count)))
+        messages = await read_or_begin(conversation, partial(tail, count + len(run.unsaved)))
         return _items(run.hide(messages)[-count:])
 
     async def add_items(

@@ -47,6 +47,11 @@ def make_policy(ttl_s: float | None, summarise: bool, zone: str | None = None) -
     return Policy(keep_whole=not summarise, idle_timeout_s=timeout_s, exempt=True, zone=zone)
 
 
+def renews(policy: Policy) -> bool:
+    """True if reads of a session with this policy renew its expiry. Ten years need no renewal."""
+    return policy.idle_timeout_s != _LONGEST_S
+
+
 def escape_id(text: str) -> str:
     """Return a framework's id without colons: `%3A` stands for a colon, and `%25` for a percent sign."""
     return text.replace("%", "%25").replace(":", "%3A")
@@ -229,6 +234,8 @@ class Sessions(Opened):
         # A handle with a policy is not cached by the memory, and a framework names its session in each call.
         self._begin = lru_cache(maxsize=_HANDLES_COUNT)(self._begin_uncached)
         self._prefix, self._policy, self._owner, self._source = prefix, policy, owner, source
+        self.renew = renews(policy)
+        """True if a read of a session counts as use."""
         try:  # refuses each of them at the start of the program, not in its first turn
             check_owner(owner)
             self._begin(prefix, "x", None)

@@ -25,7 +25,11 @@ class Reader:
         self._store = store
         self._calls = session_calls
 
-    async def tail(self, n: int) -> list[Message]:
+    async def exists(self) -> bool:
+        """Return True if the session exists."""
+        return await self._store.run(self._calls.exists())
+
+    async def tail(self, n: int, *, renew: bool = False) -> list[Message]:
         """Return the newest `n` messages as they are, in the order of their seqs. Fewer if there are no more.
 
         Pinned messages stand in their places, and a tool call may be separated from its results. Summarised messages
@@ -33,6 +37,7 @@ class Reader:
 
         Args:
             n: The number of messages.
+            renew: True counts as use, as in `read()`.
 
         Raises:
             ValueError: `n` is not an integer of 0 or more.
@@ -41,7 +46,7 @@ class Reader:
             raise ValueError("n must be an integer, 0 or more")
         while n:
             for limit in (n, 2 * n + 1):  # gaps are elements, but no gap follows another
-                context = await self._store.run(self._calls.read(limit))
+                context = await self._store.run(self._calls.read(limit, renew=renew))
                 messages = messages_in_order(context)
                 missing_count = n - sum(message.seq >= context.first_seq for message in messages)
                 if missing_count <= 0 or not context.is_part:

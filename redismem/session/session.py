@@ -15,7 +15,6 @@ from redismem.errors import CorruptSession, SessionNotFound
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.protocol.ids import session_hash
-from redismem.protocol.replies import telemetry
 from redismem.protocol.session.append import AppendOptions
 from redismem.protocol.session.calls import SessionCalls
 from redismem.recall.cache import NO_CACHE, RecallCache
@@ -278,7 +277,12 @@ class Session:
         return Recall(self._store, self._recall_cache, self._calls.keys, query)
 
     async def read(
-        self, limit: int | None = None, before: int | datetime | None = None, max_tokens: int | None = None
+        self,
+        limit: int | None = None,
+        before: int | datetime | None = None,
+        max_tokens: int | None = None,
+        *,
+        renew: bool = False,
     ) -> Context:
         """Return the context of the session; it is empty for an unknown session.
 
@@ -292,6 +296,7 @@ class Session:
             limit: The number of messages, without pinned ones.
             before: A seq, or a datetime with a time zone: leave out this message and all later ones.
             max_tokens: The token budget of messages, summaries and pinned messages together.
+            renew: True counts as use: renews the expiry once a sixteenth of the time to live has passed.
 
         Raises:
             ValueError: `limit` or `max_tokens` is not an integer of 0 or more, or the datetime has no time zone.
@@ -299,7 +304,7 @@ class Session:
         """
         check(limit, before, max_tokens)
         read_limit = limit if before is None else None
-        context = await self._store.run(self._calls.read(read_limit))
+        context = await self._store.run(self._calls.read(read_limit, renew=renew))
         if read_limit is not None and needs_whole_window(context):
             return narrow(await self.read(), limit, before, max_tokens)
         return narrow(context, limit, before, max_tokens)
@@ -317,10 +322,6 @@ class Session:
             await self._store.quarantine(corrupt)
             return True
         return False
-
-    async def exists(self) -> bool:
-        """Return True if the session exists."""
-        return await self._store.run(self._calls.exists())
 
     async def set_policy(self, policy: Policy) -> bool:
         """Set the policy of the session in place of its present one. Counts as use, like `touch()`.
@@ -349,10 +350,7 @@ class Session:
             raise SessionNotFound("there is no such session", self.id)
         return info
 
-    async def telemetry(self) -> dict[str, Any]:
-        """Return `history_count`, `params_keys` and `waiting_for_param`: counts and names, no values, safe to log."""
-        return telemetry(await self._store.run(self._calls.info()))
-
+    telemetry = _delegate("_state", SessionState.telemetry)
     state = _delegate("_state", SessionState.state)
     params = _delegate("_state", SessionState.params)
     waiting = _delegate("_state", SessionState.waiting)
@@ -368,6 +366,7 @@ class Session:
     set_plan = _delegate("_state", SessionState.set_plan)
     set_title = _delegate("_state", SessionState.set_title)
 
+    exists = _delegate("_reader", Reader.exists)
     tail = _delegate("_reader", Reader.tail)
     messages = _delegate("_reader", Reader.messages)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from redismem.context.results import State
+from redismem.protocol.replies import telemetry
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.state import StateChanges
 from redismem.store.store import Store
@@ -20,9 +21,13 @@ class SessionState:
         self._store = store
         self._calls = session_calls
 
-    async def state(self) -> State:
-        """Return the whole state; it is empty for an unknown session."""
-        return await self._store.run(self._calls.state())
+    async def telemetry(self) -> dict[str, Any]:
+        """Return `history_count`, `params_keys` and `waiting_for_param`: counts and names, no values, safe to log."""
+        return telemetry(await self._store.run(self._calls.info()))
+
+    async def state(self, *, renew: bool = False) -> State:
+        """Return the whole state; it is empty for an unknown session. `renew` counts as use, as in `read()`."""
+        return await self._store.run(self._calls.state(renew=renew))
 
     async def params(self) -> dict[str, Any]:
         """Return all params by name; an unknown session has none."""

@@ -26,7 +26,14 @@ async def test_limits_give_the_newest(session: Session) -> None:
     assert [message.seq for message in (await session.read(before=3)).messages] == [1, 2]
     tokens = (await session.read()).messages[0].tokens
     assert [message.seq for message in (await session.read(max_tokens=2 * tokens + 1)).messages] == [9, 10]
-    for nothing in ({"limit": 0}, {"max_tokens": 0}, {"before": 1}, {"before": -5}, {"limit": 0, "before": 5}):
+    nothings: list[dict[str, Any]] = [
+        {"limit": 0},
+        {"max_tokens": 0},
+        {"before": 1},
+        {"before": -5},
+        {"limit": 0, "before": 5},
+    ]
+    for nothing in nothings:
         context = await session.read(**nothing)
         assert (context.messages, context.total_messages, context.first_seq) == ([], 10, 1)
     assert len((await session.read(limit=10**30, before=10**30, max_tokens=10**30)).messages) == 10

@@ -50,6 +50,26 @@ async def used_bytes(raw: Any) -> int:
     return int((await raw.info("memory"))["used_memory"])
 
 
+async def test_a_read_that_would_renew_the_expiry_is_answered(
+    server: RedisServer, raw: Any, namespace: str, clock: Clock
+) -> None:
+    settings = Settings(shards=2, idle_timeout_s=1600)
+    async with Memory.connect(server.url, namespace=namespace, settings=settings, clock=clock) as memory:
+        session = memory.session("a")
+        await session.append(user("kept"))
+        before = await session.info()
+        clock.now_ms += 200_000
+        await run_out(raw)
+        assert len((await session.read(renew=True)).messages) == 1
+        assert len(await session.tail(9, renew=True)) == 1
+        assert (await session.state(renew=True)).params == {}
+        assert await session.info() == before
+        assert (await catch_unavailable(session.touch())).reason == "OOM"
+        await raw.config_set("maxmemory", 0)
+        await session.read(renew=True)
+        assert (await session.info()).expires_ms == before.expires_ms + 200_000
+
+
 async def test_summaries_are_written_and_make_room(server: RedisServer, raw: Any, namespace: str) -> None:
     async with Memory.connect(server.url, namespace=namespace, settings=Settings(shards=2)) as memory:
         sessions = [memory.session(f"s-{number}") for number in range(4)]

@@ -62,6 +62,15 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "read": Operation(lambda session: session.read(), 1, UNSET, CorruptSession, refuses_layout=True, outage="served"),
     "read limited": Operation(lambda session: session.read(limit=2), 1, UNSET, CorruptSession, refuses_layout=True),
+    "read that renews": Operation(
+        lambda session: session.read(renew=True), 1, UNSET, CorruptSession, refuses_layout=True, outage="served"
+    ),
+    "tail that renews": Operation(
+        lambda session: session.tail(2, renew=True), 1, [], CorruptSession, refuses_layout=True, outage="served"
+    ),
+    "state that renews": Operation(
+        lambda session: session.state(renew=True), 1, State(), CorruptSession, refuses_layout=True, outage="served"
+    ),
     "tail": Operation(lambda session: session.tail(2), 1, [], CorruptSession, refuses_layout=True, outage="served"),
     "messages": Operation(
         lambda session: session.messages(), 1, SessionNotFound, CorruptSession, refuses_layout=True, outage="served"

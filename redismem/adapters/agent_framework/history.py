@@ -136,7 +136,8 @@ class HistoryProvider(framework.HistoryProvider):
         """
         del state, kwargs
         session = self._sessions.open(session_id or "")
-        context, run = await read_or_begin(session, session.read), run_of(session)
+        context = await read_or_begin(session, partial(session.read, renew=self._sessions.renew))
+        run = run_of(session)
         stored = in_order(context) if run is None else run.hide(in_order(context))
         messages = await _decode(session, stored)
         if context.summaries:
@@ -335,7 +336,7 @@ class SessionStore(_ExperimentalStore):
             InvalidState: The stored value is no session of the framework.
         """
         session = self._open(session_id)
-        state = await read_or_begin(session, session.state)
+        state = await read_or_begin(session, partial(session.state, renew=self._stored.renew))
         snapshot = state.params.get(_PARAM)
         if snapshot is None:
             await refuse_unseen(session, state)

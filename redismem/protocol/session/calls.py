@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from redismem.context.context import Context
 from redismem.context.info import Policy, SessionInfo
@@ -36,6 +36,8 @@ from redismem.protocol.session.append import (
 from redismem.protocol.session.expected import Expected
 from redismem.protocol.session.state import StateChanges, change, check_options
 from redismem.settings.settings import Settings
+
+T = TypeVar("T")
 
 _MOST = 1 << 53
 _HEAVY = replies.HEAVY[0]
@@ -233,11 +235,27 @@ class SessionCalls:
             raise batch_error(settings, "max_window_bytes", what, session_id)
         return elements, tokens, pinned_count, pinned_bytes
 
-    def read(self, limit: int | None = None) -> Call[Context]:
+    def read(self, limit: int | None = None, *, renew: bool = False) -> Call[Context]:
         """Build a call that reads the state, and the window or its newest `limit` messages.
 
-        A `limit` may separate a tool call from its result.
+        A `limit` may separate a tool call from its result. With `renew` it counts as use. Raises InvalidTime.
         """
+        read = self._read(limit)
+        return self._with_touch(read) if renew else read
+
+    def _with_touch(self, read: Call[T]) -> Call[T]:
+        """Return the read behind a touch, in one transaction."""
+        touch, count = self._touch(for_read=True), len(read.commands)
+        # The fallback has no reply to a touch.
+        return replace(
+            read,
+            commands=(*touch.commands, *read.commands),
+            decode=lambda *answers: read.decode(*answers[-count:]),
+            script=touch.script,
+            is_separable=True,
+        )
+
+    def _read(self, limit: int | None) -> Call[Context]:
         keys, settings = self.keys, self.settings
 
         def decode(stored: Any, elements: Any) -> Context:
@@ -263,8 +281,8 @@ class SessionCalls:
 
         return Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.PINNED)
 
-    def state(self) -> Call[State]:
-        """Build a call that reads the whole state. It is empty if there is no session."""
+    def state(self, *, renew: bool = False) -> Call[State]:
+        """Build a call that reads the whole state. It is empty if there is no session. For `renew` see `read`."""
         keys = self.keys
 
         def decode(stored: Any) -> State:
@@ -274,7 +292,8 @@ class SessionCalls:
                     layout.bounds(fields.get(layout.COUNTERS, b""))
                 return replies.state(fields)
 
-        return Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.STATE)
+        read = Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.STATE)
+        return self._with_touch(read) if renew else read
 
     def title(self) -> Call[str | None]:
         """Build a call that reads the title that was set. None means that none was."""
@@ -320,7 +339,10 @@ class SessionCalls:
         Raises:
             InvalidTime: the clock returned an invalid time.
         """
-        named = {"now_ms": self._now_ms(), "kept_ms": self.settings.kept_ms}
+        return self._touch(for_read=False)
+
+    def _touch(self, *, for_read: bool) -> Call[bool]:
+        named = {"now_ms": self._now_ms(), "kept_ms": self.settings.kept_ms, "for_read": for_read}
         return script_call(Op.TOUCH, self.keys, bool, named)
 
     def set_policy(self, policy: Policy) -> Call[bool]:

@@ -98,7 +98,7 @@ async def test_a_call_that_cannot_be_served_says_so_and_changes_nothing(
     assert await contents(degradable.session("a")) == [user(1)["content"]]
 
 
-NOT_OF_THE_UNSEEN = ("messages", "tail", "info", "telemetry")
+NOT_OF_THE_UNSEEN = ("messages", "tail", "tail that renews", "info", "telemetry")
 
 
 @pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if row.outage == "served"])
