@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
@@ -17,13 +19,17 @@ from redismem.concurrency.run_sync import run_without_loop
 T = TypeVar("T")
 EMBEDDED = "memory://"
 _LONGEST_MINUTES = 10 * 365 * 1_440
+_PATIENCE_S = 30.0
+"""The time that a call from another thread waits for the event loop of an async memory to take it up."""
+_INSTEAD = "use ainvoke() and the methods that begin with a, or give url= or a redismem.blocking.Memory instead"
 
 
 class Opening:
     """The memory of a saver or a store. It runs the same coroutines for callers with and without an event loop.
 
-    A blocking memory serves both: async methods then run in a thread. An async memory serves the async methods. For a
-    URL, each kind connects when it is first needed; the embedded store has only the blocking one.
+    A blocking memory serves both: async methods then run in a thread. An async memory serves both too: it runs in the
+    event loop that makes or uses the saver, and other threads, such as those of nodes without `await`, wait for that
+    loop. For a URL, each kind connects when it is first needed; the embedded store has only the blocking one.
     """
 
     def __init__(self, memory: Memory | blocking.Memory | None, url: str | None) -> None:
@@ -40,17 +46,43 @@ class Opening:
         self._blocking = memory if isinstance(memory, blocking.Memory) else None
         self._url, self._is_given, self._is_closed = url, memory is not None, False
         self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        with contextlib.suppress(RuntimeError):
+            self._loop = asyncio.get_running_loop()
         if not self._is_given and not self._is_embedded():
             self._memory = Memory.connect(url)  # has no connection yet, and refuses a wrong URL here
 
     def run(self, make: Callable[[Memory], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine without an event loop.
+        """Run a coroutine without an event loop, or in that of an async memory, if this is another thread.
 
         Raises:
-            TypeError: the caller's memory is an async one.
-            RuntimeError: the saver or store is closed.
+            TypeError: the caller's memory is an async one, and this is the thread of its event loop, or no loop runs.
+            RuntimeError: the saver or store is closed, or the event loop of the memory does not go on.
         """
-        return run_without_loop(make(self._awaited()))
+        memory = self._memory if self._is_given else None
+        if memory is None:
+            return run_without_loop(make(self._awaited()))
+        return self._run_in_loop(partial(make, memory))
+
+    def _run_in_loop(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine in the event loop of the caller's async memory, from another thread."""
+        loop = self._loop
+        if loop is None or not loop.is_running():
+            raise TypeError(f"the memory is an async one, and no event loop uses it: {_INSTEAD}")
+        if asyncio._get_running_loop() is loop:
+            raise TypeError(f"the memory is an async one, and its event loop would wait for itself: {_INSTEAD}")
+        has_begun, decided = threading.Event(), threading.Lock()
+
+        async def run() -> T:
+            if not decided.acquire(blocking=False):
+                raise asyncio.CancelledError  # the caller has given up
+            has_begun.set()
+            return await make()
+
+        running = asyncio.run_coroutine_threadsafe(run(), loop)
+        if not has_begun.wait(_PATIENCE_S) and decided.acquire(blocking=False):
+            raise RuntimeError(f"the event loop of the memory has not gone on for {_PATIENCE_S:g} s: {_INSTEAD}")
+        return running.result()
 
     async def arun(self, make: Callable[[Memory], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine in the caller's event loop, or in a thread if the memory is a blocking one.
@@ -64,11 +96,13 @@ class Opening:
         return await make(memory)
 
     def iterate(self, make: Callable[[Memory], AsyncIterator[T]]) -> Iterator[T]:
-        """Iterate without an event loop, as `run`."""
-        found = make(self._awaited())
+        """Iterate without an event loop, or in that of an async memory, as `run`."""
+        memory = self._memory if self._is_given else None
+        found = make(memory or self._awaited())
         with contextlib.suppress(StopAsyncIteration):
             while True:
-                yield run_without_loop(cast("Coroutine[Any, Any, T]", found.__anext__()))
+                following = partial(_next, found)
+                yield run_without_loop(following()) if memory is None else self._run_in_loop(following)
 
     async def aiterate(self, make: Callable[[Memory], AsyncIterator[T]]) -> AsyncIterator[T]:
         """Iterate in the caller's event loop, or in a thread, as `arun`."""
@@ -111,6 +145,8 @@ class Opening:
     def _for_loop(self) -> Memory | None:
         """Return the async memory; `None` if there is only a blocking one."""
         self._refuse_closed()
+        if self._memory is not None and self._is_given:
+            self._loop = asyncio.get_running_loop()
         return self._memory
 
     def _refuse_closed(self) -> None:
@@ -127,14 +163,15 @@ class Opening:
         """Return the blocking memory. Raises TypeError or RuntimeError, as `run`."""
         self._refuse_closed()
         if self._is_given and self._blocking is None:
-            raise TypeError(
-                "the memory is an async one: use ainvoke() and the methods that begin with a, "
-                "or pass a redismem.blocking.Memory"
-            )
+            raise TypeError(f"the memory is an async one: {_INSTEAD}")
         with self._lock:  # LangGraph calls from many threads
             if self._blocking is None:
                 self._blocking = blocking.Memory.connect(self._url)
             return self._blocking
+
+
+async def _next(found: AsyncIterator[T]) -> T:
+    return await found.__anext__()
 
 
 class Closes:

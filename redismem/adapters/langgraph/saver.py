@@ -38,8 +38,9 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
     A thread is one record. A checkpoint is written in one round trip, and read in one with its values and writes.
 
     Args:
-        memory: A blocking memory serves all methods, the async ones in a thread. An async memory serves the async
-            methods. The caller closes it. `None` opens a memory for each kind of method that is used.
+        memory: A blocking memory serves all methods, the async ones in a thread. An async memory serves all methods,
+            those without `await` only in other threads than that of its event loop, as in nodes and subgraphs without
+            `await` below `ainvoke`. The caller closes it. `None` opens a memory for each kind of method that is used.
         url: The URL of Redis, instead of a memory. `None` means `REDISMEM_URL`, and all other settings come from the
             environment. The embedded store, `memory://`, ends with the saver.
         allowed_types: Classes of your own in the state, or pairs of module and name. Messages, documents and the types

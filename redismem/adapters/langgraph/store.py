@@ -25,8 +25,9 @@ class RedismemStore(Closes, BaseStore):
     namespace in the order of namespaces and keys, until it has enough of them.
 
     Args:
-        memory: A blocking memory serves all methods, the async ones in a thread. An async memory serves the async
-            methods. The caller closes it. `None` opens a memory for each kind of method that is used.
+        memory: A blocking memory serves all methods, the async ones in a thread. An async memory serves all methods,
+            those without `await` only in other threads than that of its event loop, as in nodes and subgraphs without
+            `await` below `ainvoke`. The caller closes it. `None` opens a memory for each kind of method that is used.
         url: The URL of Redis, instead of a memory. `None` means `REDISMEM_URL`, and all other settings come from the
             environment.
         index: `embed` makes vectors of texts, `dims` is their length, and `fields` are the paths of the texts, all of
