@@ -19,15 +19,16 @@
 --   owner       that the session must have, - for any
 --   sending     12 bytes, as in the token of an append
 --   zone        new time zone; empty for none
--- FIELDS reads counters owner queued resent
+--   fence       of the worker that has the session, - for any other caller
+-- FIELDS reads counters owner queued resent fence
 --   writes counters queued zone resent fence attempts failure deaths
--- REPLY 1 set, 0 no such session
+-- REPLY 1 set, 0 no such session, or another worker has it
 -- ERROR OWNER other · OVERTAKEN sending · PAST now_ms · CORRUPT · LAYOUT version
 local messages, state, originals, turned, live, active, overdue, leased, dead, evictions = unpack(KEYS)
-local session, now_ms, kept_ms, new_policy, owner, sending, zone = unpack(ARGV)
+local session, now_ms, kept_ms, new_policy, owner, sending, zone, fence = unpack(ARGV)
 --- @include same_owner
 local overtaking, counters, queued, resent = nil, unpack(redis.call('HMGET', state, 'counters', 'queued', 'resent'))
-if not counters then return 0 end
+if not counters or fence ~= '-' and redis.call('HGET', state, 'fence') ~= fence then return 0 end -- [claimed]
 --- @include counters
 --- @include overtaken
 local bodies = string.find(policy, 'b', 1, true)

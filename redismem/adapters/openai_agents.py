@@ -22,6 +22,7 @@ from redismem.adapters.sessions import (
     settle,
     summary_text,
 )
+from redismem.messages.message import Opaque
 from redismem.settings.extras import from_extra
 
 with from_extra("openai-agents", __name__):
@@ -124,7 +125,9 @@ class Session:
         if limit is None and self._summarise:
             context = await read_or_begin(conversation, partial(conversation.read, renew=self._sessions.renew))
             await refuse_unseen(conversation, context)
-            return _items_with_summary(context, conversation)
+            # Of sealed items there are no summaries, but for those that an earlier release wrote.
+            if not (context.summaries and any(type(each.visible) is Opaque for each in context.messages)):
+                return _items_with_summary(context, conversation)
         count = _EVERY_ITEM if limit is None else max(0, limit)
         run, tail = run_of(conversation), partial(conversation.tail, renew=self._sessions.renew)
         if run is None or count == 0:

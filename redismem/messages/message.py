@@ -170,9 +170,10 @@ class Message:
     ) -> Message:
         """Create a message that redismem stores and returns without reading it: an envelope, an event, encrypted items.
 
-        The dict may have any keys. It has no role, so only `pin=True` pins it. Recall does not find it, summaries see
-        that a message was there but not its text, and its tokens are the default estimate. `Context.to_openai()`
-        returns it verbatim, except with `alternate=True`; `to_anthropic()` and `to_gemini()` leave it out.
+        The dict may have any keys. It has no role, so only `pin=True` pins it. Recall does not find it, and its tokens
+        are the default estimate. No summary covers it: a session is kept whole, see `Policy`, once an opaque message is
+        the oldest that would be summarised. `Context.to_openai()` returns it verbatim, except with `alternate=True`;
+        `to_anthropic()` and `to_gemini()` leave it out.
 
         Raises:
             InvalidMessage: The payload is not a plain dict.

@@ -13,6 +13,7 @@ import math
 import random
 import time
 from collections import Counter, deque
+from dataclasses import replace
 
 from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError
 from redismem.events import Op, facts
@@ -27,7 +28,7 @@ from redismem.workers.originals import build_original_fields, open_vector_writer
 from redismem.workers.outcomes import WORKED_OFF, SummaryOutcome
 from redismem.workers.planning import Plan, plan
 from redismem.workers.provider_pauses import Availability, Provider
-from redismem.workers.strategies import Strategy, keeps_one_summary, pack_sketch, provider_of, update_sketch
+from redismem.workers.strategies import Strategy, Trim, keeps_one_summary, pack_sketch, provider_of, update_sketch
 from redismem.workers.summary_writer import URGENT_MS, SummaryWriter
 
 log = logging.getLogger("redismem.worker")
@@ -60,6 +61,7 @@ class Worker:
         """The time of the last check for expired leases."""
         self._stopping = False
         self._other_layouts = OtherLayouts()
+        self._has_kept_whole = False
 
     @property
     def is_crowded(self) -> bool:
@@ -216,15 +218,17 @@ class Worker:
     async def _compact(self, calls: QueueCalls, job: Job, by: Strategy) -> SummaryOutcome:
         started_s = time.monotonic()
         try:
-            todo = plan(
-                job.context, job.now_ms, self._store.settings, is_one=keeps_one_summary(by, job.context.summaries)
-            )
+            is_one, covers_sealed = keeps_one_summary(by, job.context.summaries), isinstance(by, Trim)
+            todo = plan(job.context, job.now_ms, self._store.settings, is_one=is_one, covers_sealed=covers_sealed)
             sketch = await update_sketch(by, job.sketch, todo.covered)
-            summary = None if todo.wait_ms else await self._writer.write(calls, job, todo, by, sketch)
+            is_idle = todo.wait_ms or todo.keeps_whole
+            summary = None if is_idle else await self._writer.write(calls, job, todo, by, sketch)
         except ProviderUnavailable as error:
             return await self._release_unanswered(calls, job, error)
         except Exception as error:  # the caller's model or strategy may raise anything
             return await self._release_failed(calls, job, error)
+        if todo.keeps_whole:
+            return await self._keep_whole(calls.keys.session_id, job)
         if todo.wait_ms:
             await self._release(calls, job, todo.wait_ms)
             return SummaryOutcome.WAITING
@@ -240,6 +244,18 @@ class Worker:
             # Pruned in the meantime: the rest may still be too long.
             await self._release(calls, job, 0)
         return SummaryOutcome.OK if outcome is CommitOutcome.ALREADY else SummaryOutcome(outcome)
+
+    async def _keep_whole(self, session_id: str, job: Job) -> SummaryOutcome:
+        """End the summaries of a session whose messages cannot be summarised. It leaves the queue."""
+        policy = replace(job.policy, keep_whole=True)
+        was_set = await self._store.run(self._store.session_calls(session_id).set_policy(policy, job.fence))
+        if not was_set:
+            return SummaryOutcome.FENCED
+        session = session_hash(session_id)
+        known = facts(op="summary", session=session, outcome=SummaryOutcome.NOOP)
+        level, self._has_kept_whole = logging.INFO if self._has_kept_whole else logging.WARNING, True
+        log.log(level, "session %s: kept whole from now on: no summary can be of opaque messages", session, extra=known)
+        return SummaryOutcome.NOOP
 
     def _log_commit(self, calls: QueueCalls, todo: Plan, outcome: CommitOutcome, started_s: float) -> None:
         known = facts(

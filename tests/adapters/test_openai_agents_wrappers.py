@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
 
+import pytest
 from agents import OpenAIResponsesCompactionSession
 from agents.extensions.memory import EncryptedSession
 from cryptography.fernet import Fernet
@@ -14,6 +15,7 @@ from support.edited import summarize
 
 from redismem import Memory
 from redismem.adapters import openai_agents
+from redismem.workers import planning
 
 ITEMS: list[Any] = [{"role": "user", "content": f"secret {number}"} for number in range(14)]
 
@@ -30,6 +32,33 @@ async def test_an_encrypted_session_keeps_its_items_from_everybody_else(memory: 
     assert [set(message.to_openai()) for message in stored] == [{"__enc__", "v", "kid", "payload"}] * 13
     await session.clear_session()
     assert await session.get_items() == []
+
+
+async def test_ciphertext_is_never_summarised(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    items: list[Any] = [{"role": "user", "content": f"secret {number}"} for number in range(41)]
+    below: Any = openai_agents.Session("a", memory=memory, summarise=True)
+    session: Any = EncryptedSession("a", below, Fernet.generate_key().decode())
+    await session.add_items(items[:20])
+    await summarize(memory)
+    await session.add_items(items[20:])
+    await summarize(memory)
+    assert await session.get_items() == items
+    assert (await memory.session("agents:session:a").info()).policy.keep_whole
+    # An earlier release has summarised such a session.
+    await session.clear_session()
+    await session.add_items(items)
+    monkeypatch.setattr(planning, "is_sealed", lambda _: False)
+    assert await summarize(memory) > 0
+    assert len((await memory.session("agents:session:a").read()).messages) < 41
+    assert await session.get_items() == items
+
+
+async def test_a_compacted_history_is_never_summarised(memory: Memory) -> None:
+    session: Any = openai_agents.Session("a", memory=memory, summarise=True)
+    items = [{"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA"}, *ITEMS]
+    await session.add_items(items)
+    await summarize(memory)
+    assert await session.get_items() == items
 
 
 @needs_snapshots

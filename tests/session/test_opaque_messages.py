@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from support.edited import SMALL, is_sound, payloads, seqs, summarize
 from support.json_values import is_identical, texts, values
 from support.stores import Store
 
-from redismem import InvalidMessage, Message, Settings
+from redismem import InvalidMessage, Message, Policy, Settings
 from redismem.formats.openai_chat import chat_messages
 from redismem.messages.decoding import StoredMessages, decode_messages
 from redismem.messages.encoding import default_tokens, encode_message
@@ -20,6 +21,8 @@ from redismem.messages.values import encode_plain
 from redismem.originals.fields import searchable_texts
 from redismem.project.files.transcripts import export_transcript, parse_transcript
 from redismem.text.plain import render_message
+from redismem.workers.strategies import Trim
+from redismem.workers.summaries import Worker
 
 ENVELOPE = {"role": "system", "content": "secret words", "tool_calls": [{"id": "c1"}], "sealed": "ciphertext"}
 CALL: dict[str, Any] = {
@@ -116,20 +119,42 @@ async def test_it_is_pinned_only_on_request_and_keeps_its_mark_in_edits(store: S
         assert await is_sound(memory)
 
 
-async def test_a_summary_covers_it_without_its_words(store: Store, namespace: str) -> None:
-    settings = Settings(**SMALL, keep_originals=True)
-    async with store.memory(namespace, settings) as memory:
+async def test_no_summary_covers_it(store: Store, namespace: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with store.memory(namespace, Settings(**SMALL, keep_originals=True)) as memory:
+        sealed = Message.opaque({**ENVELOPE, "content": "secret words. " * 200})
+        compacted = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA"}
+        policy = Policy(idle_timeout_s=1600, exempt=True, zone="Europe/Zurich")
+        for name, last in (("a", sealed), ("b", compacted), ("c", sealed)):
+            await memory.session(name, policy=policy).append(*[USER] * 3, last, *[USER] * 3)
+        with caplog.at_level("INFO", "redismem.worker"):
+            assert await summarize(memory) == 3, "of the messages before it"
+            for name in "abc":
+                await memory.session(name).append(USER, USER)
+            await summarize(memory)
+        for name in "abc":
+            session = memory.session(name)
+            context = await session.read()
+            assert [(each.first_seq, each.last_seq) for each in context.summaries] == [(1, 3)]
+            assert len(context.messages) == 6
+            assert (await session.info()).policy == replace(policy, keep_whole=True)
+            await session.append(*[USER] * 9)
+            assert (await session.info()).queued is None
+        said = [record for record in caplog.records if "kept whole" in record.getMessage()]
+        assert [record.levelname for record in said] == ["WARNING", "INFO", "INFO"]
+        assert await memory.session("a").recall("secret words") == []
+        assert await is_sound(memory)
+
+
+async def test_a_trimmed_session_loses_it_as_any_other(store: Store, namespace: str) -> None:
+    async with store.memory(namespace, Settings(**SMALL, keep_originals=True)) as memory:
         session = memory.session("a")
-        sealed = {**ENVELOPE, "content": "secret words. " * 200}
-        await session.append(USER, Message.opaque(sealed), USER, Message.opaque({"n": 4}), USER)
-        assert await summarize(memory) == 1
-        context = await session.read()
-        assert context.summaries[0].last_seq >= 2
-        assert "secret" not in context.summaries[0].text
-        assert await session.recall("secret words") == []
+        sealed: list[dict[str, Any]] = [ENVELOPE, {"n": 2}, {"n": 3}]
+        await session.append(USER, *map(Message.opaque, sealed), USER)
+        assert await Worker(memory.store, Trim()).drain() == 1
+        assert len((await session.read()).messages) == 2
         kept = await session.messages(include_originals=True)
-        assert payloads(kept) == [USER, sealed, USER, {"n": 4}, USER]
-        assert [message.beside for message in kept] == [None, {"opaque": True}] * 2 + [None]
+        assert payloads(kept) == [USER, *sealed, USER]
+        assert [message.beside for message in kept] == [None, *[{"opaque": True}] * 3, None]
         exported = await export_transcript(session)
         assert [message.to_openai() for message in parse_transcript(exported, 100_000).messages] == payloads(kept)
         assert await is_sound(memory)

@@ -128,7 +128,14 @@ class Scripts:
         """
         script = scripts.load(name)
         head = header(script.source.decode())
-        given = {"session": session_id, "owner": "-", "sending": SENDING, "zone": "", "for_read": 0} | arguments
+        given = {
+            "session": session_id,
+            "owner": "-",
+            "sending": SENDING,
+            "zone": "",
+            "for_read": 0,
+            "fence": "-",
+        } | arguments
         keys = [self.key(key, session_id) for key in head.keys[: arguments.get("keys_count")]]
         values = [given[argument] for argument in head.arguments]
         await self.raw.script_load(script.source)

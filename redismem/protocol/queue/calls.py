@@ -7,12 +7,12 @@ which each write checks, decides whether the write is accepted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from redismem.context.context import Context
-from redismem.context.info import SessionEntry
+from redismem.context.info import Policy, SessionEntry
 from redismem.context.results import Summary
 from redismem.events import Op
 from redismem.messages.message import Message
@@ -25,6 +25,7 @@ from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
 from redismem.protocol.layout import ClaimOutcome, CommitOutcome, EvictionReason, Failure, ReleaseOutcome
 from redismem.protocol.namespace.calls import entries, name_of
 from redismem.protocol.owners import decode_owner
+from redismem.protocol.policy import decode_policy
 from redismem.protocol.session.edits import View
 from redismem.protocol.session.leaving import plan_leaving
 from redismem.settings.settings import Settings
@@ -54,6 +55,7 @@ class Job:
     with_originals: bool = False
     """True if the originals reach up to the window."""
     owner: str | None = None
+    policy: Policy = field(default_factory=Policy)
 
     @property
     def keep_place_backoff_ms(self) -> int:
@@ -267,6 +269,9 @@ class QueueCalls:
                 elements=elements,
                 with_originals=layout.WITH_ORIGINALS in fields,
                 owner=decode_owner(fields.get(layout.OWNER)),
+                policy=decode_policy(
+                    layout.counters(fields[layout.COUNTERS]).policy, layout.decode_zone(fields.get(layout.ZONE))
+                ),
             )
 
         claim = self._call(

@@ -345,8 +345,10 @@ class SessionCalls:
         named = {"now_ms": self._now_ms(), "kept_ms": self.settings.kept_ms, "for_read": for_read}
         return script_call(Op.TOUCH, self.keys, bool, named)
 
-    def set_policy(self, policy: Policy) -> Call[bool]:
+    def set_policy(self, policy: Policy, fence: str | None = None) -> Call[bool]:
         """Build a call that sets the policy of a session. False means that there is no session.
+
+        With the fence of a claim, False also means that another worker has the session.
 
         Raises:
             InvalidSettings: the policy is invalid.
@@ -358,5 +360,6 @@ class SessionCalls:
             "kept_ms": self.settings.kept_ms,
             "sending": self.sender.sending(),
             "zone": policy.zone or "",
+            "fence": fence,
         }
         return script_call(Op.SET_POLICY, self.keys, bool, named)

@@ -136,3 +136,14 @@ async def test_no_session_unreadable_counters_and_foreign_types(lua: Scripts) ->
     await lua.raw.set(lua.key("state"), "x")
     with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
         await lua.run("set_policy", **SET)
+
+
+async def test_a_worker_sets_it_only_while_it_has_the_session(lua: Scripts) -> None:
+    await lua.append("a")
+    await lua.raw.hset(lua.key("state"), mapping={"queued": "leased", "fence": "8-ab"})
+    before = await lua.fields()
+    assert await lua.run("set_policy", **SET | {"new_policy": "~w", "fence": "7-ab"}) == 0
+    assert await lua.fields() == before
+    assert await lua.run("set_policy", **SET | {"new_policy": "~w", "fence": "8-ab"}) == 1
+    assert b"fence" not in await lua.fields()
+    assert await lua.run("set_policy", **SET | {"new_policy": "~w", "fence": "8-ab"}) == 0
