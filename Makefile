@@ -5,7 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCK := requirements.lock
 # All but what only benchmarks compare with.
-EXTRAS := $(shell sed -n '/^\[project.optional-dependencies\]/,/^\[project.scripts\]/s/^\([a-z-]*\) = .*/\1/p' pyproject.toml | grep -v peers)
+EXTRAS := $(shell sed -n '/^\[project.optional-dependencies\]/,/^\[project.scripts\]/s/^\([a-z0-9-]*\) = .*/\1/p' pyproject.toml | grep -v peers)
+# Its wheel brings a program of 178 MB, its source does not. All that it needs is in the lock.
+FROM_SOURCE := claude-agent-sdk
+SOURCE := $(FROM_SOURCE)==0.2.189 --hash=sha256:1d859a142ee6cd97aef972215ed7ab5c09f623018194a6577c7dafbbfa481216
 UV := $(shell sed -n 's/.*"\(uv==[0-9.]*\)".*/\1/p' pyproject.toml)
 ARGS ?=
 # An environment with the oldest versions that pyproject.toml allows, and the tests that meet them.
@@ -88,7 +91,7 @@ floors: $(READY) have-redis ## the tests of adapters and of every command and ro
 	@echo '==> $(FLOORS): installing the oldest versions'
 	@$(PYTHON) -m venv --clear --without-pip $(FLOORS)
 	@install() { $(BIN)/uv pip install --quiet --no-config --python $(FLOORS)/bin/python "$$@"; }; \
-	install --resolution lowest-direct --requirement pyproject.toml $(addprefix --extra ,$(EXTRAS)) $(FLOORS_BESIDE); \
+	install --resolution lowest-direct --no-binary $(FROM_SOURCE) --requirement pyproject.toml $(addprefix --extra ,$(EXTRAS)) $(FLOORS_BESIDE); \
 	install --group tests; \
 	install --no-deps --no-build-isolation --editable .
 	@$(FLOORS)/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(FLOORS_TESTS) $(FLOORS_OPTIONS) $(ARGS)
@@ -151,7 +154,7 @@ lock: ## write requirements.lock from pyproject.toml; newest versions: ARGS=--up
 	"$$new/venv/bin/python" -m pip --quiet --disable-pip-version-check install '$(UV)'; \
 	"$$new/venv/bin/uv" pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $(ARGS) \
-	  --output-file "$$new/lock" --group dev $(addprefix --extra ,$(EXTRAS)); \
+	  --output-file "$$new/lock" --group dev $(addprefix --extra ,$(EXTRAS)) --no-emit-package $(FROM_SOURCE); \
 	if grep -nE '://|^ *--?(i|f|index|extra|find|trusted)' "$$new/lock"; then \
 	  echo 'No address belongs into a lock; it stays as it was.' >&2; exit 1; \
 	fi; \
@@ -182,6 +185,8 @@ endef
 define install_project
 @echo '==> $(1): installing redismem, editable'
 @$(1)/$(PIP) install --no-index --no-deps --no-build-isolation --editable .
+@echo '$(SOURCE)' > $(1)/source.lock
+@$(1)/$(PIP) install --require-hashes --no-deps --no-binary :all: --no-build-isolation --requirement $(1)/source.lock
 @touch $@
 endef
 

@@ -86,7 +86,8 @@ async def show(
 ) -> int:
     """Show a record: the messages of a framework's conversation; numbers, fields, sizes.
 
-    `redismem show record langgraph order-7` names the framework too: google-adk, langgraph, pydantic-ai or strands.
+    `redismem show record langgraph order-7` names the framework too: claude-agent-sdk, google-adk, langgraph,
+    pydantic-ai or strands.
     """
     kind, name = _parse(record, id)
     async with open_read_only(on.url, on.namespace) as (memory, place):

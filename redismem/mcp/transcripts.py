@@ -57,7 +57,7 @@ class Transcripts:
     async def records(self, kind: str = "", cursor: str = "") -> str:
         """The conversations that agent frameworks keep, by id, 100 per page. `next` links to the next page.
 
-        `kind` is langgraph, pydantic-ai, google-adk or strands; without it all of them are listed.
+        `kind` is claude-agent-sdk, google-adk, langgraph, pydantic-ai or strands; without it all of them are listed.
         """
         transcripts, owner = self._access("read").transcripts, self._owner_of_records()
         try:

@@ -81,6 +81,7 @@ DOORS = {
     "langgraph": "adapters",
     "pydantic_ai": "adapters",
     "strands": "adapters",
+    "claude_agent_sdk": "adapters",
     "google": "adapters",
 }
 Check = Callable[[Path], list[str]]

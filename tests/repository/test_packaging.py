@@ -151,6 +151,9 @@ def test_the_lock_holds_what_the_project_asks_for() -> None:
     for extra, packages in project["project"]["optional-dependencies"].items():
         asked += packages if extra != "peers" else []
     pins = {canonicalize_name(each.name): next(iter(each.specifier)).version for each, _ in locked_requirements()}
+    makefile = (ROOT / "Makefile").read_text()
+    [(name, version)] = re.findall(r"^FROM_SOURCE := (.+)\nSOURCE := \$\(FROM_SOURCE\)==(.+?) ", makefile, re.MULTILINE)
+    pins[name] = version
     for requirement in map(Requirement, asked):
         pin = pins.get(canonicalize_name(requirement.name))
         assert pin is not None, "run: make lock"

@@ -12,7 +12,9 @@ from strands.session import SnapshotSessionManager
 
 import redismem.blocking
 from examples import google_adk_agent, pydantic_ai_fork, strands_agent
+from examples.claude_agent import played_claude
 from redismem import Memory
+from redismem.adapters import claude_agent_sdk
 from redismem.adapters.google_adk import SessionService
 from redismem.adapters.langgraph import RedismemSaver
 from redismem.adapters.pydantic_ai import ConversationStore
@@ -62,6 +64,13 @@ async def talk_pydantic_ai(memory: Memory, url: str, name: str, owner: str | Non
     await ConversationStore(memory=memory).save(result, scope=owner)
 
 
+async def talk_claude(memory: Memory, url: str, name: str, owner: str | None) -> None:
+    del url
+    store = claude_agent_sdk.SessionStore(memory=memory, owner=owner)
+    entries: Any = played_claude.play(QUESTION, [], name)
+    await store.append({"project_key": "weather", "session_id": name}, [{"type": "mode"}, *entries])
+
+
 async def talk_google_adk(memory: Memory, url: str, name: str, owner: str | None) -> None:
     del url
     await google_adk_agent.answer(SessionService(memory=memory), owner or "nobody", name, QUESTION)
@@ -73,6 +82,7 @@ async def talk_strands(memory: Memory, url: str, name: str, owner: str | None) -
 
 
 TALKS: dict[str, Callable[[Memory, str, str, str | None], Awaitable[None]]] = {
+    "claude-agent-sdk": talk_claude,
     "google-adk": talk_google_adk,
     "langgraph": talk_langgraph,
     "pydantic-ai": talk_pydantic_ai,
@@ -83,6 +93,9 @@ TALKS: dict[str, Callable[[Memory, str, str, str | None], Awaitable[None]]] = {
 async def remove(kind: str, memory: Memory, url: str, name: str, owner: str) -> None:
     """Let a framework remove a conversation."""
     match kind:
+        case "claude-agent-sdk":
+            store = claude_agent_sdk.SessionStore(memory=memory)
+            await store.delete({"project_key": "weather", "session_id": name})
         case "google-adk":
             service = SessionService(memory=memory)
             await service.delete_session(app_name="weather", user_id=owner, session_id=name)
@@ -97,4 +110,9 @@ async def remove(kind: str, memory: Memory, url: str, name: str, owner: str) -> 
 
 def name_of(kind: str, name: str, owner: str) -> str:
     """Return the name of a conversation in a list."""
-    return {"google-adk": f"weather/{owner}/{name}", "strands": f"{name}/weather"}.get(kind, name)
+    names = {
+        "claude-agent-sdk": f"weather/{name}",
+        "google-adk": f"weather/{owner}/{name}",
+        "strands": f"{name}/weather",
+    }
+    return names.get(kind, name)

@@ -33,6 +33,7 @@ ADAPTERS = {
     "pydantic_ai": "pydantic-ai",
     "strands": "strands",
     "google_adk": "google-adk",
+    "claude_agent_sdk": "claude-agent-sdk",
 }
 MODULES = {f"redismem.adapters.{name}": [extra] for name, extra in ADAPTERS.items()}
 MODULES |= {"redismem.metrics": ["metrics"], "redismem.mcp": ["mcp"]}

@@ -16,7 +16,7 @@ from redismem.protocol.record.keys import record_keys
 from redismem.protocol.record.listing import RecordEntry, cursor_after, field_sizes
 from redismem.record.listing import list_records
 from redismem.record.record import Record
-from redismem.record.transcripts import google_adk, langgraph, pydantic_ai, strands
+from redismem.record.transcripts import claude_agent_sdk, google_adk, langgraph, pydantic_ai, strands
 from redismem.record.transcripts.messages import to_messages
 from redismem.record.transcripts.transcript import (
     DAMAGED,
@@ -53,6 +53,7 @@ class _Reader(NamedTuple):
 
 
 _MODULES: tuple[tuple[Kind, Any], ...] = (
+    ("claude-agent-sdk", claude_agent_sdk),
     ("google-adk", google_adk),
     ("langgraph", langgraph),
     ("pydantic-ai", pydantic_ai),

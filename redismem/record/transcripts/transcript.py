@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from redismem.messages.message import Message
 from redismem.protocol.call import Call
 
-Kind = Literal["google-adk", "langgraph", "pydantic-ai", "strands"]
+Kind = Literal["claude-agent-sdk", "google-adk", "langgraph", "pydantic-ai", "strands"]
 """The framework, as its extra is called."""
 TOO_LARGE = "too large: a list does not read it, so open it"
 DAMAGED = "damaged: or written by another release; `redismem doctor --deep` says more"

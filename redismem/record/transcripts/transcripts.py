@@ -7,7 +7,8 @@ from redismem.store.store import Store
 
 
 class Transcripts:
-    """The conversations that frameworks keep in records: of LangGraph, Pydantic AI, Google ADK and Strands.
+    """The conversations that frameworks keep in records: of LangGraph, Pydantic AI, Google ADK, Strands and the Claude
+    Agent SDK.
 
     They are for reading: only the framework writes them. No framework needs to be installed. `Memory.transcripts`
     returns this handle.
@@ -28,7 +29,7 @@ class Transcripts:
         cannot be read has a `fault`, and ends no listing.
 
         Args:
-            kind: Only this framework: `google-adk`, `langgraph`, `pydantic-ai` or `strands`.
+            kind: Only this framework: `claude-agent-sdk`, `google-adk`, `langgraph`, `pydantic-ai` or `strands`.
             owner: Only the records that were created with this owner, by an index of their owners.
             limit: The most transcripts, 1 to 1,000.
             cursor: The cursor of the previous page. `None` starts at the first page.
@@ -48,7 +49,7 @@ class Transcripts:
         """Return a transcript with its messages; `None` if this framework has none with this id.
 
         Args:
-            kind: The framework: `google-adk`, `langgraph`, `pydantic-ai` or `strands`; `None` means any.
+            kind: The framework, as for `list`; `None` means any.
             id: The id of the record, or the framework's name for it. With a name, the adapter has its default
                 `key_prefix`.
             owner: The person whom the record must belong to. `None` opens every record.

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-Framework = Literal["google-adk", "langgraph", "pydantic-ai", "strands"]
+Framework = Literal["claude-agent-sdk", "google-adk", "langgraph", "pydantic-ai", "strands"]
 OWNER_TEXT = "The owner of the record. A record of another owner, or of none, is neither listed nor opened."
 
 

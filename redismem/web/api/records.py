@@ -1,4 +1,4 @@
-"""The routes of records: the conversations that LangGraph, Pydantic AI, Google ADK and Strands keep, for reading."""
+"""The routes of records: the conversations that agent frameworks keep, for reading."""
 
 from __future__ import annotations
 

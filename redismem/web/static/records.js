@@ -15,7 +15,9 @@ const HOUR_MS = 3_600_000;
 const SPANS_MS = { hour: HOUR_MS, day: 24 * HOUR_MS, week: 7 * 24 * HOUR_MS };
 const LIST_MS = 30_000;
 const OPEN_MS = 10_000;
-const FRAMEWORKS = { "google-adk": "Google ADK", langgraph: "LangGraph", "pydantic-ai": "Pydantic AI", strands: "Strands" };
+const FRAMEWORKS = {
+  "claude-agent-sdk": "Claude Agent SDK", "google-adk": "Google ADK", langgraph: "LangGraph", "pydantic-ai": "Pydantic AI", strands: "Strands",
+};
 const WHO = { user: "User", assistant: "Assistant", system: "System", tool: "Tool" };
 
 const nameOf = (kind) => FRAMEWORKS[kind] ?? "Unknown";
