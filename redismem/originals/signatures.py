@@ -38,7 +38,7 @@ TEXT_CHARS = 32_768
 _K1, _B, _USUAL_COUNT = 1.2, 0.5, 24
 # Lengths are rounded down to one of these numbers, because the weight needs no better precision.
 _LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
-_WEIGHTS = (0.0, *((_K1 + 1) / (1 + _K1 * (1 - _B + _B * length / _USUAL_COUNT)) for length in _LENGTHS[1:]))
+WEIGHTS = (0.0, *((_K1 + 1) / (1 + _K1 * (1 - _B + _B * length / _USUAL_COUNT)) for length in _LENGTHS[1:]))
 _LENGTHS_BYTES = BLOCK_COUNT // 2
 _CRC_BYTES = 2
 _HEAD_BYTES = 18
@@ -125,7 +125,7 @@ def make_signature(
     masks, lengths = _index(place, messages)
     hashes = sorted(masks)
     return Signature(
-        tuple([_WEIGHTS[length] for length in lengths]),
+        tuple([WEIGHTS[length] for length in lengths]),
         BLOCK_COUNT - lengths.count(0),
         block_bytes,
         array("H", hashes),
@@ -206,7 +206,7 @@ def decode_signature(encoded: bytes) -> Signature:
         raise Undecodable("a signature is none") from None
     if len(hashes) != count or len(masks) != count:
         raise Undecodable("a signature is none")
-    weights = tuple([_WEIGHTS[length] for length in lengths])
+    weights = tuple([WEIGHTS[length] for length in lengths])
     days = _decode_days(encoded[_HEAD_BYTES + 1 : start])
     return Signature(weights, BLOCK_COUNT - lengths.count(0), block_bytes, hashes, masks, days)
 

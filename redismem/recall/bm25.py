@@ -7,12 +7,13 @@ below bound its cost, whatever the messages contain.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
 from redismem.formats.days import read_period
 from redismem.originals.blocks import BLOCK_COUNT
 from redismem.originals.signatures import RULE_MARK, stem_hash
+from redismem.recall.matches import SCALE, Matches
 from redismem.recall.postings import Postings
 from redismem.text.normal_forms import normalize
 from redismem.text.stems import QUESTION_STEMS, stems
@@ -25,18 +26,13 @@ BLOCKS_LIMIT = 12
 """The maximum number of blocks to read per query."""
 BLOCKS_BYTES = 2 * 1024 * 1024
 """The maximum unpacked size of the blocks read per query, in bytes."""
-SIGNATURES_LIMIT = 1_024
-"""The number of newest blocks whose signatures are searched."""
 RULES_MOST = 6
 """The maximum number of standing rules to look at per query."""
 QUERY_CHARS = 16_384
 """The number of characters of a query that are used; the rest is ignored."""
 _QUERY_STEMS = 64
-_POSTINGS_LIMIT = 16_384
-# The number of postings from which a ranking takes over a millisecond, and so runs in a thread.
-_MANY_POSTINGS = 8_000
-# Weights of stems are integers, so their sum does not depend on the order.
-_SCALE = 1 << 16
+MANY_POSTINGS = 8_000
+"""The number of postings from which a ranking takes over a millisecond, and so runs in a thread."""
 # Neighbours count, because an answer need not repeat the words of its question.
 _NEIGHBOUR = 0.5
 # A turn whose best message scores less than this share of the highest weight that a stem can have asks for nothing: its
@@ -62,80 +58,30 @@ class Ranking:
         self.hashes = query_hashes(query)
         self.period = read_period(normalize("NFC", query[:QUERY_CHARS]), today)
 
-    def entries(self, postings: Postings) -> list[Sequence[int]]:
-        """Return the posting lists of the query's stems, rarest first: the seqs of the messages that contain the stem.
+    def match(self, postings: Postings) -> Matches:
+        """Look up the messages of an index that match the query."""
+        return Matches(postings, self.hashes, None if self.period is None else self.period.matches)
 
-        Stops before the common stems of a huge session.
+    def scores(self, matches: Matches, excluded: Collection[int] = ()) -> dict[int, float]:
+        """Return the scores of the HITS_MOST best messages, and of those beside them that match, by seq.
+
+        If few messages match, all are scored, which takes less time.
         """
-        entries, left = list[Sequence[int]](), _POSTINGS_LIMIT
-        for seqs in sorted(filter(None, map(postings.of, self.hashes)), key=len):
-            left -= len(seqs)
-            if left < 0 and entries:
-                break
-            entries.append(seqs)
-        return entries
+        if matches.count < MANY_POSTINGS:
+            return matches.every(excluded)
+        best = matches.best(HITS_MOST, excluded)
+        beside = {seq + step for seq in islice(best, LIFTED_COUNT) for step in (-2, -1, 1, 2)}
+        return best | matches.scores(beside - best.keys(), excluded)
 
-    def takes_long(self, entries: Sequence[Sequence[int]], postings: Postings) -> bool:
-        """True if the scores take so long that they should be computed in a thread."""
-        of_period = 0 if self.period is None else postings.count
-        return max(sum(map(len, entries)), of_period) > _MANY_POSTINGS
-
-    def scores(self, entries: Sequence[Sequence[int]], postings: Postings, before_seq: int) -> dict[int, float]:
-        """Return the scores of the messages before `before_seq` that match the query, by seq.
-
-        A block that another search has dropped meanwhile is skipped.
-        """
-        sums: dict[int, int] = {}
-        get_sum = sums.get
-        for seqs in entries:
-            rarity = int(_SCALE * _rarity(len(seqs), postings))
-            if not sums:
-                sums.update(dict.fromkeys(seqs, rarity))
-                continue
-            for seq in seqs:
-                sums[seq] = get_sum(seq, 0) + rarity
-        first_seq, weights = postings.weights
-        if first_seq > 1:  # another search may have dropped the oldest blocks meanwhile
-            sums = {seq: sum_ for seq, sum_ in sums.items() if seq >= first_seq}
-        scores = {seq: sum_ * weights[seq - first_seq] for seq, sum_ in sums.items()}
-        for seq in range(before_seq, first_seq + len(weights)):
-            scores.pop(seq, None)
-        if self.period is not None:
-            self._add_period(scores, postings, before_seq)
-        return scores
-
-    def rules(self, entries: Sequence[Sequence[int]], scores: Mapping[int, float], postings: Postings) -> list[int]:
-        """Return the seqs of the messages that match the query and may tell a standing rule, best first.
-
-        A stem counts more if few of these messages contain it, because a rule is often a part of a long message.
-        """
-        marked = scores.keys() & postings.of(_RULE_HASH)
-        sums = dict.fromkeys(marked, 0.0)
-        for seqs in entries if marked else ():
-            matching = marked.intersection(seqs)
-            for seq in matching:
-                sums[seq] += math.log(1 + len(marked) / len(matching))
-        return sorted(marked, key=lambda seq: (sums[seq], scores[seq], seq), reverse=True)[:RULES_MOST]
+    def rules(self, matches: Matches, excluded: Collection[int] = ()) -> list[int]:
+        """Return the seqs of the messages that match the query and may tell a standing rule, best first."""
+        return matches.marked(_RULE_HASH, RULES_MOST, excluded)
 
     def asks_nothing(self, lifted: Mapping[int, float], postings: Postings) -> bool:
         """True if the best message matches so little that a turn should quote nothing: it says "ok" or "Thanks"."""
         if self.period is not None or not lifted or postings.count < _FLOOR_COUNT:
             return False
-        return max(lifted.values()) < _FLOOR * _SCALE * math.log(1 + postings.count)
-
-    def _add_period(self, scores: dict[int, float], postings: Postings, before_seq: int) -> None:
-        """Add the score of the period to each message in it, whatever the message's length."""
-        assert self.period is not None
-        seqs = postings.on_days(self.period.matches)
-        rarity = _SCALE * _rarity(len(seqs), postings)
-        for seq in seqs:
-            if seq < before_seq:
-                scores[seq] = scores.get(seq, 0.0) + rarity
-
-
-def _rarity(count: int, postings: Postings) -> float:
-    """Return the weight of a stem that this number of messages contain: higher if they are few."""
-    return math.log(1 + max(0, postings.count - count + 0.5) / (count + 0.5))
+        return max(lifted.values()) < _FLOOR * SCALE * math.log(1 + postings.count)
 
 
 def lift_neighbours(scores: Mapping[int, float]) -> dict[int, float]:
@@ -164,18 +110,18 @@ def select_blocks(postings: Postings, hits: Sequence[int]) -> list[int]:
     Stops at BLOCKS_LIMIT blocks, and skips a block that would exceed BLOCKS_BYTES.
     """
     selected: dict[int, None] = {}
-    left, get_block, last_place = BLOCKS_BYTES, postings.blocks.get, BLOCK_COUNT - 1
+    left, last_place = BLOCKS_BYTES, BLOCK_COUNT - 1
     for seq in hits:
         number, place = divmod(seq - 1, BLOCK_COUNT)
         if number in selected and 0 < place < last_place:
             continue
         for candidate in (number, number - 1 if place == 0 else number + 1 if place == last_place else number):
-            if candidate in selected or (block := get_block(candidate)) is None or block.block_bytes > left:
+            if candidate in selected or (block_bytes := postings.block_bytes(candidate)) is None or block_bytes > left:
                 continue
             if len(selected) == BLOCKS_LIMIT:
                 return list(selected)
             selected[candidate] = None
-            left -= block.block_bytes
+            left -= block_bytes
     return list(selected)
 
 

@@ -24,6 +24,8 @@ _OWNER = "\0"
 UNUSED_S = 600
 """The seconds without a search after which an entry is dropped, within a minute more."""
 _EVERY_S = 60
+# The share of the cache that the index of one session may take, and its memory if nothing is cached.
+_INDEX_SHARE, _INDEX_BYTES, _LEAST_INDEX_BYTES = 0.75, 48 * 1024 * 1024, 1024 * 1024
 
 
 class Cached(Protocol):
@@ -52,7 +54,8 @@ class RecallCache:
 
     def __init__(self, max_count: int, max_bytes: int, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._max_count = max_count
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
+        """The maximum memory of all cached sessions, in bytes."""
         self._clock_s = clock_s
         self.reset()
         forks.reset_after_fork(self)
@@ -67,6 +70,11 @@ class RecallCache:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def max_index_bytes(self) -> int:
+        """The maximum memory of the index of one session, in bytes."""
+        return max(_LEAST_INDEX_BYTES, int(_INDEX_SHARE * self.max_bytes)) if self.max_bytes else _INDEX_BYTES
 
     def get(self, session_id: str) -> CachedSession | None:
         """Return the cached session, or `None` if the session is not cached."""
@@ -92,7 +100,7 @@ class RecallCache:
             self.size_bytes += size_bytes - (0 if before is None else before.counted_bytes)
             cached.counted_bytes = size_bytes
             self._sessions[session_id] = cached
-            while self._sessions and (len(self._sessions) > self._max_count or self.size_bytes > self._max_bytes):
+            while self._sessions and (len(self._sessions) > self._max_count or self.size_bytes > self.max_bytes):
                 _, oldest = self._sessions.popitem(last=False)
                 self.size_bytes -= oldest.counted_bytes
             if self._sessions:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import islice
-from types import MappingProxyType
 
 from redismem.formats.recalled import format_line, line_tokens
 from redismem.messages.decoding import StoredMessages
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import BLOCK_COUNT, block_number, first_seq_of
-from redismem.originals.signatures import Signature, decode_signature
+from redismem.originals.signatures import WEIGHTS, Signature, decode_signature
 from redismem.originals.vectors import Vectors, decode_vectors
 from redismem.recall.postings import Postings
 from redismem.recall.rules import subject_hashes
@@ -26,7 +25,6 @@ _SESSION_BYTES = 2_000
 _CALL_BYTES = 600
 
 
-_NONE: Mapping[int, bytes] = MappingProxyType({})
 Part = tuple[int, Sequence[bytes]]
 """First seq and elements of one block."""
 
@@ -76,17 +74,21 @@ class Contents:
 class CachedSession:
     """The cached index and blocks of one session. Thread-safe."""
 
-    def __init__(self, epoch: str, version: str, stop: int, zone: str | None = None) -> None:
+    def __init__(self, epoch: str, version: str, start: int, zone: str | None = None) -> None:
         """Create an empty entry.
 
         Args:
             epoch: The epoch of the session.
             version: The value of the session's field `edited`, which changes with every edit that may change a block.
-            stop: The number of the first block that `add_signatures` will add.
+            start: The number of the first block that the index will contain, until `add_older` adds older ones.
             zone: The time zone of the session.
         """
-        self.stop = stop
+        self.start = start
+        """The number of the first block in the index. Older blocks are not searched."""
+        self.stop = start
         """The number of the last full block added, plus one."""
+        self.is_full = False
+        """True if the index takes no older blocks, because it would take too much memory."""
         self.postings = Postings()
         self.contents: dict[int, Contents] = {}
         """The cached blocks by number."""
@@ -132,28 +134,49 @@ class CachedSession:
     def _is_extended(self, stored: Mapping[int, bytes | None]) -> bool:
         """True if the last, partly filled block only grew. A prune may have removed or replaced it."""
         number, before = self._growing or (self.stop, None)
-        now, stats = stored.get(number), self.postings.blocks.get(number)
-        if before in (None, now) or stats is None or number != self.stop:
+        now = stored.get(number)
+        if before in (None, now) or number != self.stop or not (classes := self.postings.weight_classes(number)):
             return True
-        signature = _decode_signature(now)
+        signature = decode_or_none(now)
         return signature is not None and all(
-            new == old for old, new in zip(stats.weights, signature.weights, strict=True) if old
+            WEIGHTS[old] == new for old, new in zip(classes, signature.weights, strict=True) if old
         )
 
     def add_signatures(
-        self, stored: Mapping[int, bytes | None], stop: int, renewed: Mapping[int, bytes] = _NONE
+        self, signatures: Mapping[int, Signature], stored: Mapping[int, bytes | None], stop: int
     ) -> None:
-        """Add the signatures of the full blocks before `stop`: a renewed one, if any, else the stored one."""
+        """Add the signatures of the full blocks before `stop`, by number. `stored` are those of Redis."""
         with self._lock:
             numbers = range(self.stop, stop)  # empty if another search was faster
-            decoded = ((number, _decode_signature(renewed.get(number, stored.get(number)))) for number in numbers)
-            self.postings.add([(number, signature) for number, signature in decoded if signature])
+            self.postings.add([(number, signatures[number]) for number in numbers if number in signatures])
             for number in numbers:
                 if (encoded := stored.get(number)) is not None:
                     self._last = number, encoded
             self.stop = max(self.stop, stop)
 
-    def grow(self, number: int, encoded: bytes | None, renewed: bytes | None = None) -> None:
+    def add_older(self, signatures: Mapping[int, Signature], start: int) -> None:
+        """Add the signatures of the blocks from `start` to the first one of the index: whole segments."""
+        with self._lock:
+            numbers = range(start, self.start)  # empty if another search was faster
+            self.postings.add([(number, signatures[number]) for number in numbers if number in signatures])
+            self.start = min(self.start, start)
+
+    def limit_index(self, max_bytes: int) -> None:
+        """Drop the oldest part of an index that takes more memory."""
+        with self._lock:
+            while self.postings.segment_count > 1 and self.postings.size_bytes > max_bytes:
+                self.start, self.is_full = self.postings.drop_oldest(), True
+
+    def limit_contents(self, max_bytes: int, needed: Container[int]) -> None:
+        """Drop the blocks of an entry that takes more memory, except the needed ones, but keep the index."""
+        if self.size_bytes <= max_bytes:
+            return
+        with self._lock:
+            self.siblings = {}
+            self.contents = {number: block for number, block in self.contents.items() if number in needed}
+            self._contents_bytes = sum(block.size_bytes for block in self.contents.values())
+
+    def grow(self, number: int, encoded: bytes | None, signature: Signature | None) -> None:
         """Replace the signature of the last, partly filled block. `None` means that no block is partly filled."""
         if number != self.stop or (number, encoded) == self._growing:
             return
@@ -162,7 +185,7 @@ class CachedSession:
                 # A failover may have replaced the last messages, so the cached block may be wrong.
                 if (removed := self.contents.pop(number, None)) is not None:
                     self._contents_bytes -= removed.size_bytes
-                self.postings.grow(number, _decode_signature(renewed or encoded))
+                self.postings.grow(number, signature)
                 self._growing = number, encoded
 
     def add_vectors(self, stored: Mapping[int, bytes | None], mark: bytes, since: int) -> None:
@@ -273,18 +296,14 @@ class SelectedMessages:
 
 
 @lru_cache(maxsize=16)  # a search decodes the signature of the last block twice if the block has grown
-def _decode_signature(encoded: bytes | None) -> Signature | None:
+def decode_or_none(encoded: bytes | None) -> Signature | None:
+    """Return the decoded signature; `None` if there is none, or if it cannot be read."""
     if encoded is None:
         return None
     try:
         return decode_signature(encoded)
     except Undecodable:
         return None  # `redismem doctor --deep` reports it
-
-
-def is_unreadable(encoded: bytes | None) -> bool:
-    """True if there is a signature that cannot be decoded: it is damaged, or another build wrote it."""
-    return encoded is not None and _decode_signature(encoded) is None
 
 
 def _decode_vectors(encoded: bytes | None, mark: bytes) -> Vectors | None:

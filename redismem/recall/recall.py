@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Sequence, Set
-from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -23,7 +22,7 @@ from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import block_number, decode_parts, unpacked_bytes
 from redismem.originals.dictionaries import Dictionaries
-from redismem.originals.fields import sign_messages, sign_parts
+from redismem.originals.fields import sign_messages
 from redismem.originals.signatures import TEXT_CHARS, decode_signature
 from redismem.protocol import layout, replies
 from redismem.protocol.call import Call
@@ -35,8 +34,8 @@ from redismem.protocol.session.pages import Block, Signatures
 from redismem.recall import HITS_LIMIT
 from redismem.recall.bm25 import (
     HITS_MOST,
+    MANY_POSTINGS,
     QUERY_CHARS,
-    SIGNATURES_LIMIT,
     Ranking,
     fuse,
     lift_neighbours,
@@ -44,12 +43,12 @@ from redismem.recall.bm25 import (
     select_blocks,
 )
 from redismem.recall.cache import NO_CACHE, RecallCache
-from redismem.recall.cached import CachedSession, Contents, Part, SelectedMessages, is_unreadable
+from redismem.recall.cached import CachedSession, Contents, Part, SelectedMessages
+from redismem.recall.loading import IndexLoader
 from redismem.recall.originals import Originals
 from redismem.recall.postings import Postings
 from redismem.recall.rules import choose_rules
 from redismem.recall.selection import Size, choose, count_hits, group_calls, map_calls
-from redismem.recall.semantic import BLOCKS_LIMIT as VECTORS_LIMIT
 from redismem.recall.semantic import Meaning
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
@@ -62,6 +61,8 @@ _FIRST_COUNT = 64
 """The number of signatures to read first if the session is not cached; they cover about a thousand messages."""
 _MORE_COUNT = 3
 """The number of new signatures to read first if the session is cached already."""
+TURN_LOAD_S, SEARCH_LOAD_S = 0.25, 2.0
+"""The seconds for which a turn, and a search, read older signatures of a long session that is not cached yet."""
 _NO_MESSAGES = CachedSession("", "", 0).select((), ())
 _FIRST_SEQ = attrgetter("first_seq")
 _PLAIN = {"role", "content"}
@@ -83,9 +84,11 @@ class Recall:
         self._signed = Signatures("", 1, False, ())
         self._today: int | None = None
         self._in_turn = False
+        self._load_s = SEARCH_LOAD_S
         embedder = store.embedder if by_meaning else None
         self._meaning = meaning = None if embedder is None else Meaning(store, keys, query, embedder)
         self._vector_numbers = [] if meaning is None else meaning.blocks_to_read(cached, self._numbers)
+        self._loader = IndexLoader(store, keys, cache.max_index_bytes, meaning)
 
     async def search(self, limit: int | None = None, max_tokens: int | None = None) -> list[Message]:
         """Return the best messages, oldest first. Without limit and budget there are HITS_LIMIT hits.
@@ -121,7 +124,7 @@ class Recall:
             )
             return context
 
-        self._in_turn = True
+        self._in_turn, self._load_s = True, TURN_LOAD_S
         call.commands = (*call.commands, pages.signature_command(self._keys, self._numbers, self._vector_numbers))
         call.decode = decode
         if self._meaning is not None:
@@ -155,13 +158,14 @@ class Recall:
         ranking = Ranking(self._query, today)
         if not ranking.hashes and ranking.period is None and self._meaning is None:
             return _NO_MESSAGES
-        cached = await self._refresh()
+        cached = await self._loader.load(self._cached, self._signed, self._numbers, self._vector_numbers, self._load_s)
         hits, matching, rules = await self._rank(ranking, cached)
         considered = hits if max_tokens is None else hits[: count_hits(max_tokens)]
         if limit is None:
             considered = [*rules, *considered]
         numbers = select_blocks(cached.postings, considered)
         await self._load_blocks(cached, numbers)
+        cached.limit_contents(self._cache.max_bytes, numbers)
         self._cache.put(self._keys.session_id, cached)
         blocks = [block for number in numbers if (block := cached.contents.get(number)) is not None]
         sizes: dict[int, Size] = {}
@@ -183,67 +187,23 @@ class Recall:
 
         The best messages and the rules are in order, best first.
         """
-        postings, before_seq = cached.postings, self._signed.first_seq
-        entries = ranking.entries(postings)
-        is_much = ranking.takes_long(entries, postings)
+        postings, window = cached.postings, range(self._signed.first_seq, cached.postings.stop_seq)
+        matches = ranking.match(postings)
 
-        def find() -> tuple[dict[int, float], dict[int, float]]:
-            own = ranking.scores(entries, postings, before_seq)
-            return own, lift_neighbours(own)
+        def find() -> tuple[dict[int, float], dict[int, float], list[int]]:
+            own = ranking.scores(matches, window)
+            return own, lift_neighbours(own), ranking.rules(matches, window)
 
-        own, scores = await run_apart(self._store.transport, find, is_much=is_much)
+        is_much = matches.count > MANY_POSTINGS
+        own, scores, rules = await run_apart(self._store.transport, find, is_much=is_much)
         if self._meaning is None:
-            rules = ranking.rules(entries, own, postings)
             if self._in_turn and ranking.asks_nothing(scores, postings):
                 return [], set(), rules
             return rank(scores), own.keys(), rules
-        cosines = await self._meaning.scores(cached, before_seq, HITS_MOST)
-        return rank(fuse(scores, cosines)), own.keys() | cosines.keys(), ranking.rules(entries, own, postings)
-
-    async def _refresh(self) -> CachedSession:
-        """Return the session's cache entry, updated with all blocks before the window. Replaces an outdated entry."""
-        signed, cached = self._signed, self._cached
-        if cached is not None and self._meaning is None and cached.validator == (self._numbers, signed):
-            return cached
-        stored = dict(zip(self._numbers, signed.signatures, strict=False))
-        stop = block_number(signed.first_seq)
-        is_current = cached is not None and cached.is_current(signed.epoch, signed.version, signed.zone, stored)
-        if cached is None or not is_current or stop - cached.stop > SIGNATURES_LIMIT:
-            cached = CachedSession(signed.epoch, signed.version, max(0, stop - SIGNATURES_LIMIT), signed.zone)
-        new = range(cached.stop, block_number(signed.first_seq - 1) + 1)
-        missing = [number for number in new if number not in stored]
-        vectors = dict(zip(self._vector_numbers, signed.signatures[len(self._numbers) :], strict=False))
-        without = [] if self._meaning is None else [number for number in new[-VECTORS_LIMIT:] if number not in vectors]
-        if missing or without:
-            more = await self._store.run(pages.read_signatures(self._keys, missing, without), quarantine=True)
-            stored.update(zip(missing, more.signatures, strict=False))
-            vectors.update(zip(without, more.signatures[len(missing) :], strict=False))
-        renewed: dict[int, bytes] = {}
-        for number in range(cached.stop, new.stop):
-            if number not in renewed and is_unreadable(stored.get(number)):
-                following = range(number, min(number + _FIRST_COUNT, new.stop))
-                renewed |= await self._sign_again([each for each in following if is_unreadable(stored.get(each))])
-            if number < stop:
-                cached.add_signatures(stored, number + 1, renewed)
-                await self._store.transport.sleep(0)
-        cached.grow(stop, stored.get(stop) if new.stop > stop else None, renewed.get(stop))
-        cached.postings.drop_before(stop - SIGNATURES_LIMIT)
-        if self._meaning is not None:
-            self._meaning.add_vectors(cached, vectors, new.stop)
-        cached.validator = (self._numbers, signed)
-        return cached
-
-    async def _sign_again(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        """Return new signatures of blocks, made from their messages; b"" for a block that cannot be read."""
-        renewed = dict.fromkeys(numbers, b"")
-        blocks = await self._store.run(pages.blocks(self._keys, numbers), quarantine=True)
-        dictionaries = await load_dictionaries(self._store, (block.stored for block in blocks))
-        for block in blocks:
-            with suppress(Undecodable, UnsupportedFormat):  # `_load_blocks` quarantines or refuses such a block
-                parts = decode_parts(*block, dictionaries)
-                sign = partial(sign_parts, parts, self._signed.epoch, self._signed.zone)
-                renewed |= await run_apart(self._store.transport, sign)
-        return renewed
+        cosines = await self._meaning.scores(cached, self._signed.first_seq, HITS_MOST)
+        beside = {seq + step for seq in cosines for step in (-1, 1)}
+        matching = own.keys() | matches.scores(beside - own.keys(), window).keys() | cosines.keys()
+        return rank(fuse(scores, cosines)), matching, rules
 
     async def _load_blocks(self, cached: CachedSession, numbers: Sequence[int]) -> None:
         """Read the blocks that are not cached. A turn puts unreadable ones into quarantine, a search leaves them."""
@@ -317,7 +277,7 @@ def search_context(context: Context, query: str, limit: int, max_tokens: int | N
     for number, part in blocks.items():
         postings.add([(number, decode_signature(sign_messages(part, 0)))])
     ranking = Ranking(query, context.newest_day or 0)
-    scores = ranking.scores(ranking.entries(postings), postings, context.last_seq + 1)
+    scores = ranking.scores(ranking.match(postings))
     hits = rank(lift_neighbours(scores))
     usable = [message for message in context.messages if not (message.pinned or is_gap(message))]
     sizes: dict[int, Size] = {

@@ -23,12 +23,12 @@ from redismem.originals.signatures import Signature, decode_signature, encode_si
 from redismem.recall.bm25 import (
     BLOCKS_LIMIT,
     HITS_MOST,
-    SIGNATURES_LIMIT,
     Ranking,
     lift_neighbours,
     rank,
     select_blocks,
 )
+from redismem.recall.matches import Matches
 from redismem.recall.postings import Postings
 from redismem.recall.selection import choose
 from redismem.session.session import Session
@@ -337,7 +337,7 @@ def signature(*texts: str) -> Signature:
 
 def test_the_rare_word_decides_and_what_only_asks_does_not() -> None:
     def best(before_seq: int) -> list[int]:
-        scores = ranking.scores(ranking.entries(postings), postings, before_seq)
+        scores = ranking.scores(ranking.match(postings), range(before_seq, 100))
         return rank(lift_neighbours(scores))
 
     ranking = Ranking("what did the dog do")
@@ -351,21 +351,22 @@ def test_the_rare_word_decides_and_what_only_asks_does_not() -> None:
 
 def test_a_day_weighs_by_its_messages_and_not_by_the_empty_places_of_a_block() -> None:
     (postings := Postings()).grow(0, decode_signature(encode_signature(0, [["a walk"], ["a talk"]], 9, [19_000] * 2)))
-    assert postings.blocks[0].days == ((19_000, 0xFFFF),)
-    assert postings.on_days(lambda day: day == 19_000) == [1, 2]
+    (segment,) = postings.segments()
+    assert segment.on_days(lambda day: day == 19_000) == [range(16)]
+    assert Matches(postings, [], lambda day: day == 19_000).best(9).keys() == {1, 2}
 
 
 def test_what_is_looked_at_is_bounded() -> None:
     ranking = Ranking(" ".join(f"word{number}" for number in range(10_000)))
     assert len(ranking.hashes) <= 64
     block = signature(*[" ".join(f"word{number}" for number in range(64))] * 16)
-    (postings := Postings()).add([(number, block) for number in range(SIGNATURES_LIMIT)])
-    hits = rank(lift_neighbours(ranking.scores(ranking.entries(postings), postings, 10**9)))
+    (postings := Postings()).add([(number, block) for number in range(1_024)])
+    hits = rank(lift_neighbours(ranking.scores(ranking.match(postings))))
     assert 0 < len(hits) <= HITS_MOST
     assert len(select_blocks(postings, hits)) <= BLOCKS_LIMIT
     large = Signature(block.weights, block.count, 10**9, block.hashes, block.masks)
-    postings.grow(SIGNATURES_LIMIT, large)
-    assert select_blocks(postings, [SIGNATURES_LIMIT * 16 + 3, 5]) == [0]
+    postings.grow(1_024, large)
+    assert select_blocks(postings, [1_024 * 16 + 3, 5]) == [0]
 
 
 def test_hits_that_were_not_read_are_passed_over() -> None:

@@ -28,9 +28,10 @@ from redismem.protocol.owner.calls import Asked, Contained, decode_state
 from redismem.protocol.owners import encode_owner
 from redismem.protocol.session.pages import Block
 from redismem.recall import HITS_LIMIT
-from redismem.recall.bm25 import Ranking, lift_neighbours, rank, select_blocks
+from redismem.recall.bm25 import MANY_POSTINGS, Ranking, lift_neighbours, rank, select_blocks
 from redismem.recall.cache import RecallCache
 from redismem.recall.cached import Contents
+from redismem.recall.matches import Matches
 from redismem.recall.originals import Originals
 from redismem.recall.owner.cached import BlockRef, CachedOwner, OwnedSession
 from redismem.recall.owner.loading import OwnerLoader
@@ -127,11 +128,11 @@ class OwnerRecall:
             return []
         for attempt in range(_ATTEMPTS_LIMIT):
             postings = cached.postings
-            entries = ranking.entries(postings)
-            is_much = ranking.takes_long(entries, postings)
+            matches = ranking.match(postings)
             own = cached.sessions.get(self._session_id)
             stop_seq = before_seq if own is None else min(before_seq, own.state.first_seq)
-            find = partial(_find, ranking, entries, cached, self._session_id, stop_seq, self._in_turn)
+            find = partial(_find, ranking, matches, cached, self._session_id, stop_seq, self._in_turn)
+            is_much = matches.count > MANY_POSTINGS
             matching, hits, rules = await run_apart(self._store.transport, find, is_much=is_much)
             considered = hits if max_tokens is None else hits[: count_hits(max_tokens)]
             if limit is None:
@@ -216,21 +217,20 @@ class OwnerRecall:
 
 def _find(
     ranking: Ranking,
-    entries: Sequence[Sequence[int]],
+    matches: Matches,
     cached: CachedOwner,
     session_id: str,
     stop_seq: int,
     in_turn: bool,
 ) -> tuple[Set[int], list[int], list[int]]:
-    """Return the seqs of all matching messages, and of the best ones and of rules, without the window that asks.
+    """Return the seqs of matching messages, of the best ones and of rules, without the window that asks.
 
     A turn that asks for nothing has rules alone.
     """
-    scores = ranking.scores(entries, cached.postings, _NO_SEQ)
-    for seq in cached.seqs_from(session_id, stop_seq):
-        scores.pop(seq, None)
+    window = {*cached.seqs_from(session_id, stop_seq)}
+    scores = ranking.scores(matches, window)
     lifted = lift_neighbours(scores)
-    rules = ranking.rules(entries, scores, cached.postings)
+    rules = ranking.rules(matches, window)
     if in_turn and ranking.asks_nothing(lifted, cached.postings):
         return set(), [], rules
     return scores.keys(), rank(lifted), rules
