@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import zstandard
 
-from redismem.messages.encoding import encode_message
 from redismem.messages.gaps import encode_gap, gap_count
 from redismem.messages.message import STAMP_BYTES
 from redismem.messages.values import Undecodable
-from redismem.originals.columns import STAMP, decode_columns, encode_columns
+from redismem.originals.built_in import EARLIER, built_in
+from redismem.originals.columns import decode_columns, encode_columns
 from redismem.originals.dictionaries import LEVEL, Dictionaries, Dictionary, DictionaryMissing, ZstdDictionary
 
 BLOCK_COUNT = 16
@@ -30,49 +29,15 @@ MOST_BYTES = 1 << 30
 
 NO_DICTIONARIES: Dictionaries = MappingProxyType({})
 
+# Blocks of format 3 and merged ones of format 4 have a trained dictionary or the earlier built-in one.
 _FORMAT, _MERGED_FORMAT = 3, 4
-_FORMATS = (_FORMAT, _MERGED_FORMAT)
+_PLAIN_FORMAT, _PLAIN_MERGED_FORMAT = 5, 6
+_FORMATS = (_FORMAT, _MERGED_FORMAT, _PLAIN_FORMAT, _PLAIN_MERGED_FORMAT)
 _HEAD_BYTES = 3
 _COUNT_BITS = 4
 _MAGIC = zstandard.FRAME_HEADER
 # The longest frame header of zstd, including the magic number.
 _FRAME_HEAD_BYTES = 18
-
-# The built-in raw dictionary for blocks without a trained one: everyday words, then sample messages in the format of a
-# block. It is part of the format, so a change of its text requires a new format version.
-_WORDS = (
-    b"Thank you for your help today. You're welcome! If you have any other questions, feel free to ask. Is "
-    b"there anything else I can help you with? I would like to know whether you could please let me know "
-    b"about the information that you have already been given. I think that we should have been able to do "
-    b"this before, because there is still some time left for them. What do you want to do next? It was not "
-    b"really what they said, but I don't know why. When did you get there, and how long will it take? Sure, I "
-    b"can do that. I'm sorry for the inconvenience. Here are the details: would be the following: - 1. 2. 3. "
-    b"However, their other which could make some people think about these things again. this is the with from "
-    b"that have will your our and for are not but you all any can had her was one his how man new now old see "
-    b"two way who its let say she too use monday tuesday wednesday thursday friday saturday sunday january "
-    b"february march april june july august september october november december  2024-2025-2026-T00:00:00 "
-    b"https://www. .com/ @gmail.com null, true, false, "
-    b'"name": "id": "status": "type": "date": "price": "number": "user_id": "error": "message": "result": ['
-)
-_CALL = {"id": "call_", "type": "function", "function": {"name": "get_", "arguments": '{"'}}
-_CALLS: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [_CALL]}
-_RESULT: dict[str, Any] = {"role": "tool", "tool_call_id": "call_", "name": "get_", "content": '{"'}
-
-
-def _message(role: str, content: str) -> dict[str, Any]:
-    return {"role": role, "content": content}
-
-
-_question, _answer = _message("user", "Hi! I"), _message("assistant", "I ")
-_SAMPLES = b"".join(
-    encode_columns([encode_message(message)[0] + STAMP for message in messages])
-    for messages in (
-        [_question, _answer, *[_CALLS, _RESULT, _answer, _question] * 3, _CALLS, _RESULT],
-        [_question, _answer] * (BLOCK_COUNT // 2),
-    )
-)
-BUILT_IN_CONTENT = _WORDS + _SAMPLES
-_BUILT_IN = ZstdDictionary(zstandard.ZstdCompressionDict(BUILT_IN_CONTENT, dict_type=zstandard.DICT_TYPE_RAWCONTENT))
 
 
 def block_number(seq: int) -> int:
@@ -92,13 +57,13 @@ def head_of(number: int) -> int:
 
 def numbers_in(number: int, block: bytes) -> range:
     """Return the numbers of the blocks that a stored block contains: one, or four if it is merged or unreadable."""
-    is_single = block[:1] == bytes([_FORMAT]) or number != head_of(number)
+    is_single = block[:1] in (bytes([_FORMAT]), bytes([_PLAIN_FORMAT])) or number != head_of(number)
     return range(number, number + (1 if is_single else MERGED_BLOCKS))
 
 
 def is_merged(block: bytes) -> bool:
     """True if a stored block is a merged one."""
-    return block[:1] == bytes([_MERGED_FORMAT])
+    return block[:1] in (bytes([_MERGED_FORMAT]), bytes([_PLAIN_MERGED_FORMAT]))
 
 
 def split_into_blocks(first_seq: int, elements: Sequence[bytes]) -> Iterator[tuple[int, int, Sequence[bytes]]]:
@@ -135,10 +100,10 @@ def encode_block(first_seq: int, elements: Sequence[bytes], dictionary: Dictiona
     version = 0 if dictionary is None else dictionary.version
     if len(elements) == MERGED_COUNT:
         assert place == 0 == block_number(first_seq) % MERGED_BLOCKS
-        head = (_MERGED_FORMAT, 0, version)
+        head = (_MERGED_FORMAT if version else _PLAIN_MERGED_FORMAT, 0, version)
     else:
         assert 0 < len(elements) <= BLOCK_COUNT - place
-        head = (_FORMAT, place << _COUNT_BITS | len(elements) - 1, version)
+        head = (_FORMAT if version else _PLAIN_FORMAT, place << _COUNT_BITS | len(elements) - 1, version)
     return bytes(head) + compress_frame(encode_columns(elements), dictionary)[len(_MAGIC) :]
 
 
@@ -155,8 +120,11 @@ def decode_block(number: int, block: bytes, known: Dictionaries = NO_DICTIONARIE
         is_valid = count <= BLOCK_COUNT - place
     if not is_valid:
         raise Undecodable("a block of originals has an invalid place or count")
-    dictionary = None if version is None else _find_dictionary(version, frame, known)
-    elements = decode_columns(decompress_frame(frame, known=dictionary or _BUILT_IN), count)
+    if version is not None:
+        used: ZstdDictionary = _find_dictionary(version, frame, known)
+    else:
+        used = built_in() if block[0] in (_PLAIN_FORMAT, _PLAIN_MERGED_FORMAT) else EARLIER
+    elements = decode_columns(decompress_frame(frame, known=used), count)
     return first_seq_of(number) + place, elements
 
 
@@ -228,16 +196,19 @@ def _find_dictionary(version: int, frame: bytes, known: Dictionaries) -> Diction
 
 def compress_frame(content: bytes, dictionary: Dictionary | None = None) -> bytes:
     """Compress bytes to a zstd frame with a checksum."""
-    dict_data = _BUILT_IN.zstd if dictionary is None else dictionary.for_writing
+    dict_data = (dictionary or built_in()).for_writing
     return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, dict_data=dict_data).compress(content)
 
 
-def decompress_frame(frame: bytes, most_bytes: int = MOST_BYTES, known: ZstdDictionary = _BUILT_IN) -> bytes:
-    """Decompress a zstd frame of at most `most_bytes` with the dictionary `known`. Raises Undecodable."""
+def decompress_frame(frame: bytes, most_bytes: int = MOST_BYTES, known: ZstdDictionary | None = None) -> bytes:
+    """Decompress a zstd frame of at most `most_bytes`, with the built-in dictionary unless another one is given.
+
+    Raises Undecodable.
+    """
     try:
         head = zstandard.get_frame_parameters(frame)
         if not 0 <= head.content_size <= most_bytes:
             raise Undecodable("a frame claims a size over the limit")
-        return known.decompress(frame)
+        return (known or built_in()).decompress(frame)
     except (zstandard.ZstdError, ValueError, MemoryError):
         raise Undecodable("a frame cannot be decompressed") from None

@@ -30,8 +30,10 @@ class DictionaryMissing(Undecodable):
 class ZstdDictionary:
     """A zstd dictionary with its pool of decompressors; thread-safe."""
 
-    def __init__(self, zstd: zstandard.ZstdCompressionDict) -> None:
-        self.zstd = zstd
+    def __init__(self, content: bytes, dict_type: int = zstandard.DICT_TYPE_AUTO) -> None:
+        self.content = content
+        self._dict_type = dict_type
+        self.zstd = zstandard.ZstdCompressionDict(content, dict_type=dict_type)
         # Creating a decompressor takes longer than decompressing a block, and threads cannot share one.
         self._idle: list[zstandard.ZstdDecompressor] = []
 
@@ -45,6 +47,13 @@ class ZstdDictionary:
         self._idle.append(decompressor)
         return content
 
+    @cached_property
+    def for_writing(self) -> zstandard.ZstdCompressionDict:
+        """The dictionary, precomputed for the compression level of blocks."""
+        ready = zstandard.ZstdCompressionDict(self.content, dict_type=self._dict_type)
+        ready.precompute_compress(level=LEVEL)
+        return ready
+
 
 class Dictionary(ZstdDictionary):
     """The trained dictionary of a namespace, used to compress its blocks."""
@@ -53,17 +62,9 @@ class Dictionary(ZstdDictionary):
         """Load a dictionary. Raises Undecodable if its id does not match its content."""
         self.version = version
         self.created_ms = created_ms
-        self.content = content
-        super().__init__(zstandard.ZstdCompressionDict(content, dict_type=zstandard.DICT_TYPE_AUTO))
+        super().__init__(content)
         if self.zstd.dict_id() != _id_of(content):
             raise Undecodable("a dictionary cannot be decoded")
-
-    @cached_property
-    def for_writing(self) -> zstandard.ZstdCompressionDict:
-        """The dictionary, precomputed for the compression level of blocks."""
-        ready = zstandard.ZstdCompressionDict(self.content, dict_type=zstandard.DICT_TYPE_AUTO)
-        ready.precompute_compress(level=LEVEL)
-        return ready
 
 
 Dictionaries = Mapping[int, Dictionary]

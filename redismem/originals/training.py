@@ -11,7 +11,7 @@ import zstandard
 from redismem.messages.decoding import decode_messages
 from redismem.messages.message import Opaque
 from redismem.messages.values import encode_plain
-from redismem.originals.blocks import BUILT_IN_CONTENT
+from redismem.originals.built_in import EARLIER_CONTENT
 from redismem.originals.columns import encode_columns, split_element
 from redismem.originals.dictionaries import LEVEL, with_id
 from redismem.originals.phrases import Tokens, find_phrases, join_phrases, split_text
@@ -60,9 +60,9 @@ def train_dictionary(blocks: Blocks) -> bytes | None:
     if tables is None:
         return None
     sample_bytes = sum(len(each) for of_person in blocks.values() for elements in of_person for each in elements)
-    most_bytes = min(LARGEST_BYTES, max(_LEAST_BYTES, sample_bytes // _SHARE)) - len(tables) - len(BUILT_IN_CONTENT)
+    most_bytes = min(LARGEST_BYTES, max(_LEAST_BYTES, sample_bytes // _SHARE)) - len(tables) - len(EARLIER_CONTENT)
     phrases = join_phrases(find_phrases(lines_of), texts_of, most_bytes)
-    return with_id(tables + BUILT_IN_CONTENT + phrases) if phrases else None
+    return with_id(tables + EARLIER_CONTENT + phrases) if phrases else None
 
 
 def _train_tables(samples: Sequence[bytes]) -> bytes | None:

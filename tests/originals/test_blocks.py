@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,7 @@ from redismem.originals.blocks import (
     split_into_blocks,
     unpacked_bytes,
 )
+from redismem.originals.built_in import built_in
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
 TEXTS = st.text(max_size=50)
@@ -66,7 +68,12 @@ def test_bytes_that_have_changed_are_found_out(texts: list[str], at: int, other:
 
 @given(st.binary(max_size=200))
 def test_foreign_bytes_are_no_block(foreign: bytes) -> None:
-    for bytes_given in (foreign, b"\x03\x00\x00" + foreign, b"\x01\x00\x01\x28\xb5\x2f\xfd" + foreign):
+    for bytes_given in (
+        foreign,
+        b"\x03\x00\x00" + foreign,
+        b"\x05\x00\x00" + foreign,
+        b"\x01\x00\x01\x28\xb5\x2f\xfd" + foreign,
+    ):
         with pytest.raises(Undecodable):
             decode_block(0, bytes_given)
 
@@ -88,20 +95,29 @@ def test_a_frame_that_claims_to_hold_too_much_is_not_unpacked() -> None:
         decompress_frame(claims)
 
 
-FORM = (
+EARLIER_FORM = (
     "032200249ce50200140495c0c093938bcfe5687b4e4d79206f72646572206973204f2d31372e00542c20496e6f74656400e6"
     "b3a8e69687e795aae58fb7e381af3820e381a7e38199e380820800ae0acb067068aff3183c0409f6404b2fe01bc762ec4704"
     "079c0f37"
 )
+FORM = (
+    "052200249c9d0200240395c0c093938bcfe5687b4e4d796973204f2d31372e002c20496e6f74656400e6b3a8e69687e795aa"
+    "e58fb7e381af382080820a00d1084bec2abb6c0087f63a8fe121584efe60361e68e9057ce3588cfd88079c0f37"
+)
 
 
-def test_the_format_is_what_it_was() -> None:
-    """The built-in dictionary is part of the format: changing its text would make stored blocks unreadable."""
+@pytest.mark.parametrize("form", [EARLIER_FORM, FORM])
+def test_the_format_is_what_it_was(form: str) -> None:
+    """The built-in dictionaries are part of the format: changing a text would make stored blocks unreadable."""
     texts = ["My order is O-17.", "Thank you, I have noted that.", "注文番号は O-18 です。"]
-    assert decode_block(1, bytes.fromhex(FORM)) == (19, [element(text) for text in texts])
-    assert unpacked_bytes(bytes.fromhex(FORM)) == 156
+    assert decode_block(1, bytes.fromhex(form)) == (19, [element(text) for text in texts])
+    assert unpacked_bytes(bytes.fromhex(form)) == 156
 
 
-@pytest.mark.parametrize("foreign", [b"", b"\x03", b"\x03\x00\x00", b"\x03\x00\x00\x20", b"\x03\x05\x00no frame"])
+def test_every_byte_of_the_built_in_dictionary_is_part_of_the_format() -> None:
+    assert crc32(built_in().content) == 3408055176
+
+
+@pytest.mark.parametrize("foreign", [b"", b"\x03", b"\x03\x00\x00", b"\x03\x00\x00\x20", b"\x05\x05\x00no frame"])
 def test_what_is_no_block_says_no_size(foreign: bytes) -> None:
     assert unpacked_bytes(foreign) == 0

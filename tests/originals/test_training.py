@@ -13,7 +13,8 @@ from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
 from redismem.messages.values import encode_plain
 from redismem.originals import training
-from redismem.originals.blocks import BLOCK_COUNT, BUILT_IN_CONTENT, encode_block
+from redismem.originals.blocks import BLOCK_COUNT, encode_block
+from redismem.originals.built_in import EARLIER_CONTENT
 from redismem.originals.columns import LARGE_BYTES
 from redismem.originals.dictionaries import Dictionary
 from redismem.originals.training import LARGEST_BYTES, train_dictionary
@@ -77,7 +78,7 @@ def trained(blocks: Blocks) -> bytes:
 def rare_runs(chats: dict[str, list[str]], content: bytes, count: int) -> set[tuple[str, ...]]:
     """Return the runs of words in a dictionary that one or two people have said."""
     runs_of = {name: {run for line in lines for run in runs(line, count)} for name, lines in chats.items()}
-    inside = set(runs(content.replace(BUILT_IN_CONTENT, b"\0").decode("utf-8", "replace"), count))
+    inside = set(runs(content.replace(EARLIER_CONTENT, b"\0").decode("utf-8", "replace"), count))
     return {run for run in inside if 0 < sum(run in said for said in runs_of.values()) < 3}
 
 
@@ -153,7 +154,7 @@ def test_a_digit_is_in_none_as_three_sessions_may_be_of_one_person() -> None:
     blocks = sessions(1, count=6)
     for of_person in blocks.values():
         of_person.append([element("please ring 0301234567 or ٠٣٠١٢٣٤ or A99B in the evening")] * 9)
-    content = trained(blocks).replace(BUILT_IN_CONTENT, b"")
+    content = trained(blocks).replace(EARLIER_CONTENT, b"")
     assert b" in the evening" in content
     for text in ("0301234567", "٠٣٠١٢٣٤", "A99B"):
         assert text.encode() not in content
@@ -166,7 +167,7 @@ def test_a_text_with_digits_that_three_owners_share_is_in_it() -> None:
         for number in range(5):
             is_owner = number < owner_count
             blocks[person(f"more {number}", is_owner)] = [[element(line), element({"key77": f"{number:x}"})] * 4]
-        content = trained(blocks).replace(BUILT_IN_CONTENT, b"")
+        content = trained(blocks).replace(EARLIER_CONTENT, b"")
         for text in (b"HAT012 is 4711", b"key77"):
             assert (text in content) is (owner_count >= 3)
 
