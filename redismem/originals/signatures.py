@@ -10,8 +10,11 @@ the stem RULE_MARK. Its layout, sizes in bytes:
     a bit per stem: in one message only; a bit per other stem: in two messages only,
     the places of both (4 bits each), the masks of all other stems (2 each)
 
-The field `s<n>` of the originals has the number of signatures (1), the size of each if there are four (3 each), and the
-signatures of the blocks in a stored block.
+The field `s<n>` of the originals of a single block has a byte 1 and its signature; that of a merged block a byte 5, and
+
+    crc (2), for each of the four blocks: its size, lengths and days as above; then all stems (`merged_stems`)
+
+An earlier form of the latter has a byte 4, the size of each signature (3 each), and the signatures of the four blocks.
 """
 
 from __future__ import annotations
@@ -23,10 +26,12 @@ from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 from zlib import crc32
 
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import BLOCK_COUNT, MERGED_BLOCKS, head_of
+from redismem.originals.merged_stems import decode_stems, encode_stems
 from redismem.text.stems import QUESTION_STEMS, stems
 
 STEMS_LIMIT = 512
@@ -39,11 +44,14 @@ _K1, _B, _USUAL_COUNT = 1.2, 0.5, 24
 # Lengths are rounded down to one of these numbers, because the weight needs no better precision.
 _LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
 WEIGHTS = (0.0, *((_K1 + 1) / (1 + _K1 * (1 - _B + _B * length / _USUAL_COUNT)) for length in _LENGTHS[1:]))
-_LENGTHS_BYTES = BLOCK_COUNT // 2
 _CRC_BYTES = 2
-_HEAD_BYTES = 18
+_HEAD_BYTES, _STATS_BYTES = 6, 13
 _DAY_BYTES = 4
 _SIZE_BYTES = 3
+_ONE, _FOUR, _MERGED = 1, MERGED_BLOCKS, 5
+# Two bytes after the first two say that a signature is a part of those of a merged block: no block has as many stems.
+_PART_MARK, _PART_BYTES = b"\xff\xff", 4
+_LENGTH_OF = {weight: length for length, weight in enumerate(WEIGHTS)}
 _EPOCH, _LAST_DAY = date(1970, 1, 1).toordinal(), date.max.toordinal()
 _DIGITS = "0123456789abcdef"
 _PLACE_OF = {digit: 1 << place for place, digit in enumerate(_DIGITS)}
@@ -105,23 +113,25 @@ def encode_signature(
         messages: The texts of each message from position `place` on.
         days: The day of each of these messages, counted from 1970. Empty: the signature has no days.
     """
-    masks, lengths = _index(place, messages)
-    hashes = sorted(masks)
+    return _encode_single(make_signature(place, messages, block_bytes, days))
+
+
+def _encode_single(signature: Signature) -> bytes:
+    hashes = signature.hashes
     steps = [after - before for before, after in zip([0, *hashes], hashes, strict=False)]
     # The low bytes of the deltas are nearly random. The high bytes are small, so their unary code (n zeros, then a one)
     # is short.
     marks = _pack_bits("".join("0" * (step >> 8) + "1" for step in steps))
-    head = len(hashes).to_bytes(2, "big") + len(marks).to_bytes(2, "big") + block_bytes.to_bytes(4, "big")
+    head = len(hashes).to_bytes(2, "big") + len(marks).to_bytes(2, "big")
     lows = bytes(step & 0xFF for step in steps)
-    begin = head + _pack_digits(lengths) + _encode_days(place, days)
-    content = begin + lows + marks + _encode_masks([masks[hashed] for hashed in hashes])
+    content = head + _encode_stats(signature) + lows + marks + _encode_masks(signature.masks)
     return _crc(content) + content
 
 
 def make_signature(
     place: int, messages: Sequence[Iterable[str]], block_bytes: int, days: Sequence[int] = ()
 ) -> Signature:
-    """Return what `decode_signature` makes of `encode_signature`, in half the time."""
+    """Return what `decode_signature` makes of `encode_signature`, in half the time. Takes the same arguments."""
     masks, lengths = _index(place, messages)
     hashes = sorted(masks)
     return Signature(
@@ -130,7 +140,7 @@ def make_signature(
         block_bytes,
         array("H", hashes),
         array("H", [masks[hashed] for hashed in hashes]),
-        _decode_days(_encode_days(place, days)[1:]),
+        _days_of(place, days),
     )
 
 
@@ -148,13 +158,47 @@ def _index(place: int, messages: Sequence[Iterable[str]]) -> tuple[dict[int, int
     return masks, lengths
 
 
-def _encode_days(place: int, days: Sequence[int]) -> bytes:
-    """Encode each day that differs from that of the message before. Consecutive messages mostly share a day."""
-    changes = [
-        (at, day) for at, (before, day) in enumerate(zip((None, *days), days, strict=False), place) if day != before
-    ]
-    encoded = [bytes((at,)) + min(max(day + _EPOCH, 1), _LAST_DAY).to_bytes(3, "big") for at, day in changes]
-    return bytes((len(changes),)) + b"".join(encoded)
+def _days_of(place: int, days: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return each day that differs from that of the message before, with the positions of its messages."""
+    changes = [(at, day) for at, (before, day) in enumerate(zip((None, *days), days, strict=False)) if day != before]
+    stops = [*(at for at, _ in changes[1:]), BLOCK_COUNT - place]
+    return tuple(
+        [
+            (min(max(day + _EPOCH, 1), _LAST_DAY) - _EPOCH, (1 << stop) - (1 << at) << place)
+            for (at, day), stop in zip(changes, stops, strict=False)
+        ]
+    )
+
+
+def _encode_stats(signature: Signature) -> bytes:
+    """Encode what a signature says besides its stems. Consecutive messages mostly share a day."""
+    lengths = _pack_digits([_LENGTH_OF[weight] for weight in signature.weights])
+    days = [bytes((_first_place(mask),)) + (day + _EPOCH).to_bytes(3, "big") for day, mask in signature.days]
+    return signature.block_bytes.to_bytes(4, "big") + lengths + bytes((len(days),)) + b"".join(days)
+
+
+def _first_place(mask: int) -> int:
+    return (mask & -mask).bit_length() - 1
+
+
+class _Stats(NamedTuple):
+    """What a signature says besides its stems."""
+
+    weights: tuple[float, ...]
+    block_bytes: int
+    days: tuple[tuple[int, int], ...]
+
+    def signed(self, hashes: array[int], masks: array[int]) -> Signature:
+        count = BLOCK_COUNT - self.weights.count(0.0)
+        return Signature(self.weights, count, self.block_bytes, hashes, masks, self.days)
+
+
+def _decode_stats(encoded: bytes, at: int) -> tuple[_Stats, int]:
+    """Return the stats that begin at an offset, and the offset of their end. Raises IndexError."""
+    start = at + _STATS_BYTES
+    stop = start + _DAY_BYTES * encoded[start - 1]
+    weights = tuple([WEIGHTS[int(digit, 16)] for digit in encoded[at + 4 : start - 1].hex()])
+    return _Stats(weights, int.from_bytes(encoded[at : at + 4], "big"), _decode_days(encoded[start:stop])), stop
 
 
 def _decode_days(encoded: bytes) -> tuple[tuple[int, int], ...]:
@@ -191,11 +235,12 @@ def _crc(content: bytes) -> bytes:
 
 def decode_signature(encoded: bytes) -> Signature:
     """Decode a signature. Raises Undecodable."""
-    if len(encoded) <= _HEAD_BYTES or _crc(encoded[_CRC_BYTES:]) != encoded[:_CRC_BYTES]:
+    if encoded[_CRC_BYTES:_PART_BYTES] == _PART_MARK:
+        return _decode_merged(encoded[_PART_BYTES:])[encoded[0] % MERGED_BLOCKS]
+    if len(encoded) < _HEAD_BYTES + _STATS_BYTES or _crc(encoded[_CRC_BYTES:]) != encoded[:_CRC_BYTES]:
         raise Undecodable("a signature is none")
-    count, marks_bytes, block_bytes = (int.from_bytes(encoded[at:to], "big") for at, to in ((2, 4), (4, 6), (6, 10)))
-    lengths = [int(digit, 16) for digit in encoded[_HEAD_BYTES - _LENGTHS_BYTES : _HEAD_BYTES].hex()]
-    start = _HEAD_BYTES + 1 + _DAY_BYTES * encoded[_HEAD_BYTES]
+    count, marks_bytes = (int.from_bytes(encoded[at : at + 2], "big") for at in (2, 4))
+    stats, start = _decode_stats(encoded, _HEAD_BYTES)
     lows = encoded[start : start + count]
     end = start + count + marks_bytes
     steps = "{:b}".format(int.from_bytes(encoded[start + count : end], "big"))[1:].split("1")
@@ -206,9 +251,23 @@ def decode_signature(encoded: bytes) -> Signature:
         raise Undecodable("a signature is none") from None
     if len(hashes) != count or len(masks) != count:
         raise Undecodable("a signature is none")
-    weights = tuple([WEIGHTS[length] for length in lengths])
-    days = _decode_days(encoded[_HEAD_BYTES + 1 : start])
-    return Signature(weights, BLOCK_COUNT - lengths.count(0), block_bytes, hashes, masks, days)
+    return stats.signed(hashes, masks)
+
+
+@lru_cache(maxsize=8)  # a search decodes the four signatures of a merged block one after the other
+def _decode_merged(encoded: bytes) -> tuple[Signature, ...]:
+    """Decode the signatures of a merged block. Raises Undecodable."""
+    if len(encoded) < _CRC_BYTES + MERGED_BLOCKS * _STATS_BYTES or _crc(encoded[_CRC_BYTES:]) != encoded[:_CRC_BYTES]:
+        raise Undecodable("signatures are none")
+    every, at = list[_Stats](), _CRC_BYTES
+    try:
+        for _ in range(MERGED_BLOCKS):
+            stats, at = _decode_stats(encoded, at)
+            every.append(stats)
+    except IndexError:
+        raise Undecodable("signatures are none") from None
+    stems_of_all = decode_stems(encoded[at:])
+    return tuple([stats.signed(*its_stems) for stats, its_stems in zip(every, stems_of_all, strict=True)])
 
 
 def _decode_masks(encoded: bytes, count: int) -> list[int]:
@@ -234,19 +293,26 @@ def _unpack_bits(encoded: bytes, at: int, count: int) -> tuple[str, int]:
 
 
 def join_signatures(signatures: Sequence[bytes]) -> bytes:
-    """Return the field for the signatures of one block, or of the four blocks in a merged one."""
-    sizes = b"".join(len(each).to_bytes(_SIZE_BYTES, "big") for each in signatures) if len(signatures) > 1 else b""
-    return bytes([len(signatures)]) + sizes + b"".join(signatures)
+    """Return the field for the signatures of one block, or of the four blocks in a merged one. Raises Undecodable."""
+    if len(signatures) == 1:
+        is_part = signatures[0][_CRC_BYTES:_PART_BYTES] == _PART_MARK
+        return bytes([_ONE]) + (_encode_single(decode_signature(signatures[0])) if is_part else signatures[0])
+    decoded = [decode_signature(each) for each in signatures]
+    content = b"".join(map(_encode_stats, decoded)) + encode_stems([each.places() for each in decoded])
+    return bytes([_MERGED]) + _crc(content) + content
 
 
 def split_signatures(field: bytes) -> list[bytes]:
     """Return the signatures in a field, of one block or of four. Raises Undecodable."""
-    if field[:1] == b"\x01":
+    form = field[0] if field else 0
+    if form == _ONE:
         return [field[1:]]
+    if form == _MERGED:
+        return [bytes([at, at]) + _PART_MARK + field[1:] for at in range(MERGED_BLOCKS)]
     start = 1 + MERGED_BLOCKS * _SIZE_BYTES
     sizes = [int.from_bytes(field[at : at + _SIZE_BYTES], "big") for at in range(1, start, _SIZE_BYTES)]
     stops = list(accumulate(sizes, initial=start))
-    if field[:1] != bytes([MERGED_BLOCKS]) or stops[-1] != len(field):
+    if form != _FOUR or stops[-1] != len(field):
         raise Undecodable("signatures are none")
     return [field[start:stop] for start, stop in pairwise(stops)]
 

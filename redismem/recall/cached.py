@@ -127,7 +127,7 @@ class CachedSession:
 
     def is_current(self, epoch: str, version: str, zone: str | None, stored: Mapping[int, bytes | None]) -> bool:
         """True if the entry matches the session's current epoch, version, zone and signatures."""
-        is_there = self._last is None or stored.get(self._last[0]) == self._last[1]
+        is_there = self._last is None or _is_same_signature(self._last[1], stored.get(self._last[0]))
         is_same = (self._epoch, self._version, self.zone) == (epoch, version, zone)
         return is_same and is_there and self._is_extended(stored)
 
@@ -304,6 +304,13 @@ def decode_or_none(encoded: bytes | None) -> Signature | None:
         return decode_signature(encoded)
     except Undecodable:
         return None  # `redismem doctor --deep` reports it
+
+
+def _is_same_signature(one: bytes, other: bytes | None) -> bool:
+    """True if two stored signatures say the same: that of a block has another form once the block is merged."""
+    return one == other or (
+        other is not None and (signature := decode_or_none(one)) is not None and signature == decode_or_none(other)
+    )
 
 
 def _decode_vectors(encoded: bytes | None, mark: bytes) -> Vectors | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.remembered.friends import friends
 from redismem.messages.encoding import encode_message
 from redismem.messages.gaps import encode_gap, gap_count
 from redismem.messages.values import Undecodable
@@ -20,7 +23,14 @@ from redismem.originals.blocks import (
     numbers_in,
 )
 from redismem.originals.fields import MERGED_BYTES, encode_fields, merged_number, replaced_fields
-from redismem.originals.signatures import decode_signature, find_signatures, join_signatures, split_signatures
+from redismem.originals.signatures import (
+    decode_signature,
+    encode_signature,
+    find_signatures,
+    is_signature,
+    join_signatures,
+    split_signatures,
+)
 from redismem.protocol.session.pages import find_blocks, with_heads
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
@@ -56,7 +66,9 @@ def test_every_seq_is_in_one_block_and_has_the_signature_of_its_own(first: int, 
     for number, signature in zip(numbers, signed, strict=True):
         part = [wanted[seq] for seq in sorted(wanted) if block_number(seq) == number]
         own = encode_fields(max(first, number * BLOCK_COUNT + 1), part, "1-ab").get(b"s%d" % number)
-        assert signature == (None if own is None else split_signatures(own)[0])
+        assert (signature is None) == (own is None)
+        if signature is not None and own is not None:
+            assert decode_signature(signature) == decode_signature(split_signatures(own)[0])
 
 
 def test_only_four_full_and_small_blocks_are_merged() -> None:
@@ -73,10 +85,13 @@ def test_only_four_full_and_small_blocks_are_merged() -> None:
 
 def test_known_signatures_are_not_made_again() -> None:
     elements = [element(seq) for seq in range(64)]
-    known = dict(enumerate(split_signatures(encode_fields(1, elements, "1-ab")[b"s0"])[:3])) | {1: b"as it is"}
+    other = encode_signature(0, [["zebra"]], 7)
+    known = dict(enumerate(split_signatures(encode_fields(1, elements, "1-ab")[b"s0"])[:3])) | {1: other}
     signatures = split_signatures(encode_fields(1, elements, "1-ab", None, known)[b"s0"])
-    assert signatures[1] == b"as it is"
+    assert decode_signature(signatures[1]) == decode_signature(other)
     assert decode_signature(signatures[3]).count == BLOCK_COUNT
+    single = encode_fields(17, elements[:BLOCK_COUNT], "1-ab", None, {1: signatures[1]})[b"s1"]
+    assert split_signatures(single) == [other], "one of a merged block stands alone again"
 
 
 def test_the_merged_block_counts_and_a_damaged_one_hides_none_beside_it() -> None:
@@ -104,7 +119,25 @@ def test_a_merged_block_is_valid_at_its_own_number_only(number: int) -> None:
 def test_foreign_bytes_are_no_signatures(foreign: bytes) -> None:
     assert split_signatures(join_signatures([foreign])) == [foreign]
     four = [foreign, b"", foreign[:7], b"x"]
-    assert split_signatures(join_signatures(four)) == four
-    for damaged in (join_signatures(four)[:-1], b"\x05" + foreign, b"", b"\x04" + foreign[:11]):
+    sizes = b"".join(len(each).to_bytes(3, "big") for each in four)
+    earlier = b"\x04" + sizes + b"".join(four)
+    assert split_signatures(earlier) == four
+    for damaged in (earlier[:-1], b"\x06" + foreign, b"", b"\x04" + foreign[:11]):
         with pytest.raises(Undecodable):
             split_signatures(damaged)
+    checked = (crc32(foreign) & 0xFFFF).to_bytes(2, "big") + foreign
+    for merged in (foreign, checked):
+        for part in split_signatures(b"\x05" + merged):
+            with pytest.raises(Undecodable):
+                decode_signature(part)
+
+
+def test_signatures_of_a_merged_block_take_a_tenth_less_and_a_changed_one_is_found_out() -> None:
+    texts = [turn.payload["content"] for turn in friends("en", 64, seed=5).turns]
+    four = [encode_signature(0, [[text] for text in texts[at : at + 16]], 3_000) for at in range(0, 64, 16)]
+    field = join_signatures(four)
+    assert len(field) < 0.9 * sum(map(len, four))
+    assert [decode_signature(each) for each in split_signatures(field)] == [decode_signature(each) for each in four]
+    for at in range(1, len(field), 7):
+        changed = split_signatures(field[:at] + bytes([field[at] ^ 1]) + field[at + 1 :])
+        assert not any(map(is_signature, changed))

@@ -21,7 +21,15 @@ from support.writers import Echo, fill
 
 from redismem import Session
 from redismem.blocking import memory as blocking
-from redismem.originals.signatures import WEIGHTS, Signature, decode_signature, encode_signature, stem_hash
+from redismem.originals.signatures import (
+    WEIGHTS,
+    Signature,
+    decode_signature,
+    encode_signature,
+    join_signatures,
+    split_signatures,
+    stem_hash,
+)
 from redismem.recall import recall
 from redismem.recall.cache import UNUSED_S, RecallCache
 from redismem.recall.cached import CachedSession
@@ -296,6 +304,16 @@ def test_what_is_kept_is_bounded(asked: list[tuple[str, int]], max_count: int, m
         if number % 3 == 0:
             hot.forget(session_id)
             assert hot.get(session_id) is None
+
+
+def test_the_index_stays_current_when_its_last_block_is_merged() -> None:
+    four = [encode_signature(0, [[f"the parrot sings {at}"]] * 16, 100) for at in range(4)]
+    decoded = dict(enumerate(map(decode_signature, four)))
+    (kept := CachedSession("e", "", 0)).add_signatures(decoded, dict(enumerate(four)), 4)
+    merged = split_signatures(join_signatures(four))
+    assert kept.is_current("e", "", None, {3: merged[3]})
+    assert not kept.is_current("e", "", None, {3: merged[2]})
+    assert not kept.is_current("e", "", None, {3: None})
 
 
 def test_a_block_that_begins_as_the_one_before_it_did_is_taken_up() -> None:
