@@ -182,7 +182,7 @@ def _first_place(mask: int) -> int:
 
 
 class _Stats(NamedTuple):
-    """What a signature says besides its stems."""
+    """The fields of a signature besides its stems."""
 
     weights: tuple[float, ...]
     block_bytes: int
