@@ -61,7 +61,7 @@ for _, change in ipairs(changes) do
   if change.expires_ms then
     redis.call('PEXPIREAT', order, change.expires_ms) -- [order expires]
     redis.call('PEXPIREAT', record, change.expires_ms) -- [record expires]
-  elseif change.described then
+  elseif change.described and redis.call('PTTL', record) >= 0 then
     redis.call('PERSIST', order) -- [order persists]
     redis.call('PERSIST', record) -- [record persists]
   end

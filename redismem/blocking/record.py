@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from redismem.concurrency.run_sync import blocking, run_without_loop
 from redismem.protocol.record.changes import Change
-from redismem.record import record
+from redismem.record import record, together
 
 
 class Record:
@@ -43,3 +45,17 @@ class Record:
     clear = blocking(record.Record.clear)
     set_aside = blocking(record.Record.set_aside)
     touch = blocking(record.Record.touch)
+
+
+def get_all(records: Sequence[Record], *fields: bytes) -> list[list[bytes | None]]:
+    """See `redismem.record.get_all`; its docstring is copied below."""
+    return run_without_loop(together.get_all([each._twin for each in records], *fields))
+
+
+def write_all(changes: Sequence[tuple[Record, Change]]) -> None:
+    """See `redismem.record.write_all`; its docstring is copied below."""
+    run_without_loop(together.write_all([(each._twin, change) for each, change in changes]))
+
+
+get_all.__doc__ = together.get_all.__doc__
+write_all.__doc__ = together.write_all.__doc__

@@ -5,6 +5,7 @@ from redismem.protocol.record.heads import Head
 from redismem.protocol.record.listing import RecordEntry, RecordPage
 from redismem.protocol.record.reads import Found, Page, Related, Trace, Traced, Walk
 from redismem.record.record import Record
+from redismem.record.together import get_all, write_all
 from redismem.record.transcripts.transcript import Transcript, TranscriptPage
 from redismem.record.transcripts.transcripts import Transcripts
 
@@ -23,4 +24,6 @@ __all__ = [
     "TranscriptPage",
     "Transcripts",
     "Walk",
+    "get_all",
+    "write_all",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langgraph.store.base import InvalidNamespaceError, PutOp
+from langgraph.store.base import GetOp, InvalidNamespaceError, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 from support.redis_server import RedisServer
 from support.stores import PATIENCE
@@ -101,11 +101,10 @@ def test_any_sequence_answers_as_the_store_in_memory(blocked: blocking.Memory, s
 async def test_a_search_reads_pages_of_items_not_each_item(memory: Memory, redis_server: RedisServer) -> None:
     store = RedismemStore(memory)
     await store.abatch([PutOp(("a", f"{number % 3}"), str(number), {"n": number}) for number in range(300)])
-    redis_server.say("CONFIG", "RESETSTAT")
-    found = await store.asearch(("a",), limit=5)
-    assert len(found) == 5
-    facts = redis_server.say("INFO", "commandstats").decode()
-    assert "cmdstat_hmget:calls=5," in facts
+    for wanted in (None, {"n": {"$gte": 0}}):
+        redis_server.say("CONFIG", "RESETSTAT")
+        assert len(await store.asearch(("a",), filter=wanted, limit=5)) == 5
+        assert "cmdstat_hmget:calls=5," in redis_server.say("INFO", "commandstats").decode()
     many = await store.asearch(("a",), filter={"n": {"$gte": 290}}, limit=100)
     assert sorted(item.value["n"] for item in many) == [*range(290, 300)]
     first = await store.aget(("a", "0"), "0")
@@ -115,6 +114,42 @@ async def test_a_search_reads_pages_of_items_not_each_item(memory: Memory, redis
     assert again is not None
     assert (again.created_at, again.value) == (first.created_at, {"n": -1})
     assert again.updated_at > first.updated_at
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+async def test_a_batch_takes_a_few_round_trips_and_its_last_write_of_an_item_counts(
+    redis_server: RedisServer, namespace: str, is_blocking: bool
+) -> None:
+    calls: list[str] = []
+    make: Any = blocking.Memory if is_blocking else Memory
+    memory = make.connect(redis_server.url, namespace=namespace, on_event=lambda event: calls.append(event.op))
+    store = RedismemStore(memory)
+    spaces = [("a",), ("a", "b"), ("c",)]
+    puts = [PutOp(spaces[number % 3], f"{number}", {"n": number}) for number in range(999)]
+    assert await store.abatch([*puts, PutOp(("a",), "0", {"n": -1}), PutOp(("c",), "2", None)]) == [None] * 1_001
+    assert calls.count("record_write") <= 12
+    calls.clear()
+    got: Any = await store.abatch([GetOp(op.namespace, op.key) for op in puts])
+    assert calls == ["record_get"] * 4
+    assert [item and item.value["n"] for item in got] == [-1, 1, None, *range(3, 999)]
+    mixed: Any = await store.abatch([PutOp(("a",), "0", {"n": 7}), GetOp(("a",), "0"), SearchOp(("c",), limit=2)])
+    assert (mixed[0], mixed[1].value, [item.key for item in mixed[2]]) == (None, {"n": -1}, ["101", "104"])
+    last: Any = await store.abatch([GetOp(("a",), "0")])
+    assert last[0].value == {"n": 7}
+    if is_blocking:
+        memory.close()
+    else:
+        await memory.aclose()
+
+
+async def test_a_batch_of_reads_finds_nothing_of_a_damaged_item_and_all_others(
+    memory: Memory, redis_server: RedisServer
+) -> None:
+    store = RedismemStore(memory)
+    await store.abatch([PutOp(("a",), f"{number}", {"n": number}) for number in range(5)])
+    redis_server.say("SET", memory.record("langgraph-store.a..3", tag="langgraph-store.a").keys.record, "damaged")
+    got: Any = await store.abatch([GetOp(("a",), f"{number}") for number in range(5)])
+    assert [item and item.value["n"] for item in got] == [0, 1, 2, None, 4]
 
 
 async def test_a_search_finds_nothing_of_a_neighbour_whose_name_begins_alike(memory: Memory) -> None:
@@ -160,7 +195,7 @@ def embed(texts: Any) -> list[list[float]]:
     return [[text.count("tea"), text.count("dog"), 0.1] for text in texts]
 
 
-async def test_a_query_ranks_items_by_their_vectors_and_is_refused_without_an_index(memory: Memory) -> None:
+async def test_a_query_ranks_items_by_their_vectors_and_changes_nothing_without_an_index(memory: Memory) -> None:
     index: Any = {"dims": 3, "embed": embed, "fields": ["text", "more[*]"]}
     store, model = RedismemStore(memory, index=index), InMemoryStore(index=index)
     assert store.index_config == index
@@ -178,8 +213,11 @@ async def test_a_query_ranks_items_by_their_vectors_and_is_refused_without_an_in
         assert [item.key for item in mine if item.score is None] == ["3", "4"]
     await store.aput(("a",), "1", {"other": "no text any more"})
     assert [item.key for item in await store.asearch(("a",), query="dog")] == ["2", "1", "3", "4"]
-    with pytest.raises(InvalidSettings, match="index="):
-        await RedismemStore(memory).asearch(("a",), query="tea")
+    plain = RedismemStore(memory)
+    for options in ({}, {"limit": 2}, {"filter": {"text": "dog"}}):
+        found = await plain.asearch(("a",), query="tea", **options)
+        assert found == await plain.asearch(("a",), **options) != []
+        assert [item.score for item in found] == [None] * len(found)
     short: Any = index | {"embed": lambda texts: [[1.0] for _ in texts]}
     with pytest.raises(InvalidSettings, match="3 dimensions"):
         await RedismemStore(memory, index=short).aput(("a",), "5", {"text": "x"})

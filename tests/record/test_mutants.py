@@ -31,7 +31,8 @@ SAME = (
     ("drop_record", "always", "if sending then"),
     ("write_record", "always", "if sending then"),
     ("write_record", "always", "if change.is_checked or change.overtaking or not change.described then"),
-    ("write_record", "always", "elseif change.described then"),
+    ("write_record", "always", "elseif change.described and redis.call('PTTL', record) >= 0 then"),
+    ("write_record", "always", "if change.is_checked or overtaking or not described then"),
     ("restore", "removed", "redis.call('HDEL', note, '')"),
 )
 ENDLESS = ("if not size or #size > 7 then break", "visited, open, member =", "after_names = start + size")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from langgraph.store.base import (
     GetOp,
@@ -22,15 +22,18 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from redismem import InvalidSettings, Memory
+from redismem import CorruptSession, Memory
 from redismem.adapters.langgraph.opening import check_minutes
 from redismem.adapters.langgraph.ranking import Index, Vectors, compare, encode_vectors, query_vector, score
 from redismem.adapters.sessions import Owner, read_or_begin, resolve_owner
-from redismem.record import Change, Record
+from redismem.concurrency.together import run_all
+from redismem.record import Change, Record, get_all, write_all
 
 FIELDS = CREATED, VALUE, VECTORS = b"created", b"value", b"vectors"
 _PAGE_LIMIT = 256
+_encode_json = json.JSONEncoder(ensure_ascii=False).encode
 Name = tuple[tuple[str, ...], str]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +79,26 @@ class StoreItems:
     async def batch(self, ops: Sequence[Op], vectors: Vectors) -> list[Result]:
         """Run operations: reads first, then the last write of each item."""
         puts = self._check(ops)
-        changes = {name: self._encode(op, vectors) for name, (op, _) in puts.items()}
-        results: list[Result] = []
-        for op in ops:
-            if isinstance(op, GetOp):
-                results.append(await self._read(op))
-            elif isinstance(op, SearchOp):
-                results.append(await self._search(op, vectors))
-            elif isinstance(op, ListNamespacesOp):
-                results.append(await self._list_namespaces(op))
-            else:
-                results.append(None)
-        for name, (op, record) in puts.items():
-            if op.value is None:
-                await record.clear()
-            else:
-                await record.write(changes[name])
+        now = datetime.now(UTC).isoformat()
+        changes = [(record, self._encode(op, vectors, now)) for op, record in puts.values() if op.value is not None]
+        results: list[Result] = [None] * len(ops)
+        gets = [at for at, op in enumerate(ops) if isinstance(op, GetOp)]
+        for at, item in zip(gets, await self._read([cast("GetOp", ops[at]) for at in gets]), strict=True):
+            results[at] = item
+        finds = {
+            at: self._find(op, vectors) for at, op in enumerate(ops) if isinstance(op, SearchOp | ListNamespacesOp)
+        }
+        for at, found in zip(finds, await self._run_all(finds.values()), strict=True):
+            results[at] = found
+        await write_all(changes)
+        await self._run_all(record.clear() for op, record in puts.values() if op.value is None)
         return results
+
+    async def _run_all(self, works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+        return await run_all(works, blocks=self.memory.store.transport.blocks)
+
+    async def _find(self, op: SearchOp | ListNamespacesOp, vectors: Vectors) -> list[Any]:
+        return await (self._search(op, vectors) if isinstance(op, SearchOp) else self._list_namespaces(op))
 
     def _check(self, ops: Sequence[Op]) -> dict[Name, tuple[PutOp, Record]]:
         """Return the writes, after all operations were found to be valid: an invalid one writes nothing."""
@@ -103,15 +109,10 @@ class StoreItems:
                 if op.ttl is not None:
                     check_minutes(op.ttl)
                 puts[op.namespace, op.key] = op, self._record(op.namespace, op.key, op.ttl)
-            elif isinstance(op, SearchOp) and op.query and self.index is None:
-                raise InvalidSettings("a search with a query needs a store with index=: it has no vectors without")
         return puts
 
-    def _encode(self, op: PutOp, vectors: Vectors) -> Change:
-        if op.value is None:
-            return Change()
-        now = datetime.now(UTC).isoformat()
-        text = json.dumps({"updated_at": now, "ttl": op.ttl, "value": dict(op.value)}, ensure_ascii=False)
+    def _encode(self, op: PutOp, vectors: Vectors, now: str) -> Change:
+        text = _encode_json({"updated_at": now, "ttl": op.ttl, "value": dict(op.value or ())})
         embedded = encode_vectors(vectors[each] for each in self.index.texts(op)) if self.index else b""
         return Change(
             sets={VALUE: text.encode("utf-8", "surrogatepass"), **({VECTORS: embedded} if embedded else {})},
@@ -130,19 +131,22 @@ class StoreItems:
         labels, _, key = record_id[len(self.key_prefix) :].partition("..")
         return tuple(labels[1:].split(".")) if labels else (), key
 
-    async def _read(self, op: GetOp) -> Item | None:
-        record = self._record(op.namespace, op.key)
-        values = await read_or_begin(record, partial(record.get, *FIELDS))
-        found = _decode((op.namespace, op.key), *values)
-        if found is None:
-            return None
-        await self._renew([found] if op.refresh_ttl else [])
-        return found.to_item()
+    async def _read(self, ops: Sequence[GetOp]) -> list[Item | None]:
+        records = [self._record(op.namespace, op.key) for op in ops]
+        try:
+            values = await get_all(records, *FIELDS[:2])
+        except CorruptSession:  # one of them: it is put into quarantine, and the others are read
+            values = [await read_or_begin(record, partial(record.get, *FIELDS[:2])) for record in records]
+        found = [_decode((op.namespace, op.key), *fields) for op, fields in zip(ops, values, strict=True)]
+        await self._renew(each for op, each in zip(ops, found, strict=True) if each is not None and op.refresh_ttl)
+        return [None if each is None else each.to_item() for each in found]
 
     async def _renew(self, found: Iterable[StoredValue]) -> None:
-        for each in found:
-            if each.ttl_minutes is not None:
-                await self._record(each.namespace, each.key, each.ttl_minutes).touch()
+        await self._run_all(
+            self._record(each.namespace, each.key, each.ttl_minutes).touch()
+            for each in found
+            if each.ttl_minutes is not None
+        )
 
     async def _below(
         self, prefix: tuple[str, ...], fields: Sequence[bytes], limit: int
@@ -156,14 +160,14 @@ class StoreItems:
                 name = self._name(entry.id)
                 if (owner := resolve_owner(self.owner, name[0])) is None or entry.owner == owner:
                     yield name, entry.values
-            cursor, limit = page.cursor, min(2 * limit, _PAGE_LIMIT)
+            cursor, limit = page.cursor, min(4 * limit, _PAGE_LIMIT)
             if cursor is None:
                 return
 
-    async def _matching(self, op: SearchOp) -> AsyncIterator[StoredValue]:
-        narrow = not op.query and not op.filter
-        limit = min(max(op.offset + op.limit, 1), _PAGE_LIMIT) if narrow else _PAGE_LIMIT
-        async for name, values in self._below(op.namespace_prefix, FIELDS if op.query else FIELDS[:2], limit):
+    async def _matching(self, op: SearchOp, *, ranked: bool) -> AsyncIterator[StoredValue]:
+        """Read the items that fit a search. Without a ranking the caller stops once it has enough, so pages grow."""
+        limit = _PAGE_LIMIT if ranked else min(max(op.offset + op.limit, 1), _PAGE_LIMIT)
+        async for name, values in self._below(op.namespace_prefix, FIELDS if ranked else FIELDS[:2], limit):
             found = _decode(name, *values)
             if found and all(compare(found.value.get(key), wanted) for key, wanted in (op.filter or {}).items()):
                 yield found
@@ -171,15 +175,16 @@ class StoreItems:
     async def _search(self, op: SearchOp, vectors: Vectors) -> list[SearchItem]:
         found: list[tuple[StoredValue, float | None]] = []
         wanted = op.offset + op.limit
-        if op.query:
+        if op.query and self.index is not None:
             question = query_vector(vectors, op.query)
             scored = [
-                (each, score(each.vectors, question) if each.vectors else None) async for each in self._matching(op)
+                (each, score(each.vectors, question) if each.vectors else None)
+                async for each in self._matching(op, ranked=True)
             ]
             scored.sort(key=lambda each: -2 if each[1] is None else each[1], reverse=True)
             found = scored[:wanted]
         elif wanted > 0:
-            async for each in self._matching(op):
+            async for each in self._matching(op, ranked=False):
                 found.append((each, None))
                 if len(found) == wanted:
                     break

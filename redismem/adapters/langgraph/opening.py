@@ -157,7 +157,8 @@ class Opening:
         return (Settings.given(None).url if self._url is None else self._url) in (None, EMBEDDED)
 
     def _awaited(self) -> Memory:
-        return cast("Memory", _Awaited(self.blocking()))
+        """Return the coroutines of the blocking memory. They never suspend."""
+        return self.blocking()._twin
 
     def blocking(self) -> blocking.Memory:
         """Return the blocking memory. Raises TypeError or RuntimeError, as `run`."""
@@ -202,29 +203,6 @@ class Closes:
     async def aclose(self) -> None:
         """Close all connections. A memory of the caller stays open."""
         await self._opening.aclose()
-
-
-class _Awaited:
-    """A blocking memory or record, as if its methods were coroutines. They never suspend."""
-
-    def __init__(self, target: Any) -> None:
-        self._target = target
-
-    def record(self, *arguments: Any, **options: Any) -> _Awaited:
-        return _Awaited(self._target.record(*arguments, **options))
-
-    def session(self, *arguments: Any, **options: Any) -> _Awaited:
-        return _Awaited(self._target.session(*arguments, **options))
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._target, name)
-        if not callable(method):
-            return method  # the id of a record
-
-        async def call(*arguments: Any, **options: Any) -> Any:
-            return method(*arguments, **options)
-
-        return call
 
 
 _TTL_KEYS = {"default_ttl", "refresh_on_read", "omit_expired", "sweep_interval_minutes"}

@@ -32,7 +32,7 @@ class RedismemStore(Closes, BaseStore):
             environment.
         index: `embed` makes vectors of texts, `dims` is their length, and `fields` are the paths of the texts, all of
             an item by default. A search with a query then compares the query with every item below its namespace.
-            Without it, a search with a query is refused.
+            Without it, the query of a search changes nothing.
         ttl: `default_ttl` is the minutes after which an unused item is removed; `refresh_on_read` False counts them
             from the last write alone. `None` keeps items that are put without a `ttl`.
         key_prefix: The beginning of the records' ids.
@@ -98,7 +98,7 @@ class RedismemStore(Closes, BaseStore):
             InvalidNamespaceError: A label is empty, has a period or a NUL, or is not a string.
             InvalidRecord: Namespace and key have more than 1,024 bytes.
             InvalidSessionId: The function `owner` returns no valid owner.
-            InvalidSettings: A search has a query, and the store no index. Or a ttl is out of range.
+            InvalidSettings: A ttl is out of range.
             TypeError: A value is not JSON.
             StoreUnavailable: Redis does not answer. The same call again is safe.
         """

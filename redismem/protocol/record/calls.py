@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from redismem.errors import InvalidRecord, RecordConflict
 from redismem.events import Op
-from redismem.protocol.call import Argument, Call, Command, script_call
+from redismem.protocol.call import Argument, Call, Command, independent, script_call
 from redismem.protocol.clears import WHICHEVER, new_note, noted_ms
 from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.ids import PROCESS, Sender
@@ -55,10 +55,10 @@ def write(
         more += (keys.member, ttl_ms, keys.score, keys.birth, *change.encode())
     check_size(more)
     names = [name for keys, _ in changes for name in (keys.record, keys.order)]
-    checks = [(keys, field) for keys, change in changes for field, _ in change.checks()]
 
     def decode(reply: int) -> WriteOutcome:
         if reply < 0:
+            checks = [(keys, field) for keys, change in changes for field, _ in change.checks()]
             raise _conflict(*checks[-reply - 1])
         return (WriteOutcome.DUPLICATE, WriteOutcome.OK, WriteOutcome.CREATED)[reply]
 
@@ -87,6 +87,25 @@ def get(keys: RecordKeys, fields: Sequence[bytes], clock: Clock | None, *, renew
         return Call(None, (read,), decode, op=Op.RECORD_GET)
     named = renewal(keys, clock)
     return script_call(Op.RECORD_GET, keys, decode, named, script="touch_record", after=[read], is_separable=True)
+
+
+def get_each(records: Sequence[RecordKeys], fields: Sequence[bytes]) -> Call[list[list[bytes | None]]]:
+    """Build a call that reads fields of several records; `None` for a missing one.
+
+    Raises:
+        InvalidRecord: a field is invalid.
+    """
+    check_names(fields)
+    commands: tuple[Command, ...] = tuple(("HMGET", keys.record, DESCRIPTION, *fields) for keys in records)
+
+    def decode(*answers: list[bytes | None]) -> list[list[bytes | None]]:
+        absent: list[bytes | None] = [None] * len(fields)
+        return [
+            values if is_own(keys, described) else absent
+            for keys, (described, *values) in zip(records, answers, strict=True)
+        ]
+
+    return independent(commands, decode, Op.RECORD_GET)
 
 
 def exists(keys: RecordKeys) -> Call[bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from redismem.errors import InvalidRecord, TooLarge
@@ -52,27 +52,24 @@ class Change:
             InvalidRecord: a name is not 1 to 4,096 bytes, or a value is not bytes.
             TooLarge: it has more than 20,000 names.
         """
-        check_names(self.adds, self.removes, self.drops, self.equals, self.absent, self.present)
-        checks = self.checks()
-        groups: tuple[list[Argument], ...] = (
-            [argument for check in checks for argument in check],
-            list(_pairs(self.sets)),
-            list(_pairs(self.sets_once)),
-            [*self.drops],
-            [argument for member in self.adds for argument in (0, member)],
-            [*self.removes],
-        )
-        steps = (2, 2, 2, 1, 2, 1)
-        counts = [len(group) // step for group, step in zip(groups, steps, strict=True)]
+        for names in (self.adds, self.removes, self.drops, self.equals, self.absent, self.present):
+            if names:
+                check_names(names)
+        checks = self.checks() if self.equals or self.absent or self.present else []
+        counts = [*map(len, (checks, self.sets, self.sets_once, self.drops, self.adds, self.removes))]
         if sum(counts) > CHANGE_COUNT:
             raise TooLarge(f"a change has {sum(counts)} names, over {CHANGE_COUNT:,}, a fixed limit")
-        return [" ".join(map(str, counts)), *(argument for group in groups for argument in group)]
-
-
-def _pairs(fields: Mapping[bytes, bytes]) -> Iterator[bytes]:
-    for name, value in fields.items():
-        yield check_name(name)
-        yield check_value(value)
+        arguments: list[Argument] = [" ".join(map(str, counts))]
+        for check in checks:
+            arguments += check
+        for fields in (self.sets, self.sets_once):
+            for name, value in fields.items():
+                arguments += (check_name(name), check_value(value))
+        arguments += self.drops
+        for member in self.adds:
+            arguments += (0, member)
+        arguments += self.removes
+        return arguments
 
 
 def check_name(name: object) -> bytes:

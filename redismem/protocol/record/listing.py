@@ -22,6 +22,8 @@ from redismem.protocol.record.keys import DESCRIPTION, decode_description, recor
 from redismem.protocol.record.reads import bounds_of
 
 _LIMIT = 10_000
+_LEAST_COUNT = 16
+"""The ids that each shard is asked for at first: the records of one tag, such as a namespace, are all in one shard."""
 _FOREIGN_CURSOR = "this cursor was not returned by records()"
 
 
@@ -83,7 +85,7 @@ class RecordsReader:
         after, after_shard = (None, -1) if cursor is None else _decode_cursor(cursor)
         self._after = (after or b"", after_shard)
         share = limit / keys.shard_count
-        count = min(limit + 1, math.ceil(share + 2 * math.sqrt(share)) + 2)
+        count = min(limit + 1, max(math.ceil(share + 2 * math.sqrt(share)) + 2, _LEAST_COUNT))
         self._shards = [_Shard(number, name, (b"", b""), count) for number, name in enumerate(keys.prefixes())]
         for shard in self._shards:
             least, greatest = bounds_of(encode_id(prefix), after=after)
@@ -107,7 +109,7 @@ class RecordsReader:
                 shard.is_done = len(members) < shard.count
                 if members:
                     shard.bounds = b"(" + members[-1], shard.bounds[1]
-                shard.count = 2 * shard.count if self._owner is not None else min(2 * shard.count, self._limit + 1)
+                shard.count = 4 * shard.count if self._owner is not None else min(4 * shard.count, self._limit + 1)
             return len(waiting)
 
         return independent(commands, decode, Op.RECORD_LIST)

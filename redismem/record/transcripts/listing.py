@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, get_args
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
+from redismem.concurrency.together import run_all
 from redismem.errors import CorruptSession, InvalidRecord, OwnerMismatch, TooLarge, UnsupportedFormat
 from redismem.messages.message import Message
 from redismem.protocol.birth import encode_id
@@ -181,7 +181,7 @@ async def _describe(store: Store, listed: Sequence[_Listed], owner: str | None) 
     for at in range(0, len(listed), _TOGETHER_COUNT):
         most_bytes = _LIST_BYTES if size < _PAGE_BYTES else 0
         works = [_glance(store, each, owner, most_bytes) for each in listed[at : at + _TOGETHER_COUNT]]
-        found = [await work for work in works] if store.transport.blocks else await asyncio.gather(*works)
+        found = await run_all(works, blocks=store.transport.blocks)
         rows += [row for row, _ in found if row is not None]
         size += sum(read for _, read in found)
     return rows
