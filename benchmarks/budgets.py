@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -42,21 +43,20 @@ def all_pairs() -> list[Pair]:
 
 def report(sets: dict[str, Curves], pairs: Sequence[Pair], budgets: Sequence[int]) -> str:
     """Return a table of the pairs, a table of recall alone, and how far the mean evidence falls."""
-    rows = [
-        [f"{summary:,} + {recall:,}", *(f"{each.share((summary, recall)):.3f}" for each in sets.values())]
-        + [f"{_mean(sets, (summary, recall)):.3f}"]
-        for summary, recall in pairs
-    ]
-    words = table(("summary + recall", *sets, "mean of the sets"), rows)
-    found = [
-        [f"{budget:,}", *(f"{each.found(budget):.3f}" for each in sets.values()), f"{_found(sets, budget):.3f}"]
-        for budget in budgets
-    ]
-    evidence = table(("recall alone", *sets, "all questions"), found)
+    rows = []
+    for pair in pairs:
+        shares = [*(each.share(pair) for each in sets.values()), _mean(sets, pair)]
+        rows.append([f"{pair[0]:,} + {pair[1]:,}", *(f"{share:.3f}" for share in shares)])
+    found = []
+    for budget in budgets:
+        shares = [*(each.found(budget) for each in sets.values()), _found(sets, budget)]
+        found.append([f"{budget:,}", *(f"{share:.3f}" for share in shares)])
     counts = ", ".join(f"{name} {each.count}" for name, each in sets.items())
-    return f"words of later answers\n{words}\n\nevidence of recall alone; questions: {counts}\n{evidence}\n\n" + "\n".join(
-        _falls(name, [each.found(budget) for budget in budgets]) for name, each in sets.items()
-    ) + "\n" + _falls("all questions", [_found(sets, budget) for budget in budgets])
+    parts = ["words of later answers", table(("summary + recall", *sets, "mean of the sets"), rows)]
+    parts += ["", f"evidence of recall alone; questions: {counts}"]
+    parts += [table(("recall alone", *sets, "all questions"), found), ""]
+    parts += [_falls(name, [each.found(budget) for budget in budgets]) for name, each in sets.items()]
+    return "\n".join([*parts, _falls("all questions", [_found(sets, budget) for budget in budgets])])
 
 
 def _mean(sets: dict[str, Curves], pair: Pair) -> float:
@@ -68,7 +68,7 @@ def _found(sets: dict[str, Curves], budget: int) -> float:
 
 
 def _falls(name: str, figures: Sequence[float]) -> str:
-    falls = [before - after for before, after in zip(figures, figures[1:], strict=False) if after < before - 1e-9]
+    falls = [before - after for before, after in pairwise(figures) if after < before - 1e-9]
     said = f"falls at {len(falls)} of {len(figures) - 1} steps, by at most {max(falls):.3f}" if falls else "never falls"
     return f"mean evidence from {BUDGETS[0]} to {BUDGETS[-1]:,} tokens, {name}: {said}"
 

@@ -39,7 +39,7 @@ Figures = dict[str, tuple[float, float]]
 def rules_off() -> Iterator[None]:
     """Let no sentence count as a rule, neither in a summary nor in recall."""
     sentences._features_of.cache_clear()
-    with patch.object(sentences, "is_rule", lambda text: False), patch.object(bm25.Ranking, "rules", lambda *_: []):
+    with patch.object(sentences, "is_rule", lambda _: False), patch.object(bm25.Ranking, "rules", lambda *_: []):
         yield
     sentences._features_of.cache_clear()
 

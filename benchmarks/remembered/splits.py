@@ -112,9 +112,7 @@ def _message(conversation: Conversation, question: Question) -> Message:
     return Message("user", question.text, timestamp=datetime.fromtimestamp(asked_ms / 1000, UTC))
 
 
-async def ask(
-    session: Session, conversation: Conversation, question: Question, budget: int
-) -> tuple[set[int], str]:
+async def ask(session: Session, conversation: Conversation, question: Question, budget: int) -> tuple[set[int], str]:
     """Ask in a turn, take the turn back, and return the seqs of the recalled messages with their quotation."""
     context = await session.append_and_read(_message(conversation, question), recall=budget)
     await session.pop()
@@ -126,9 +124,7 @@ def _text(payloads: Sequence[dict[str, Any]]) -> str:
     return "\n".join(str(payload.get("content") or "") for payload in payloads)
 
 
-def _add_evidence(
-    curves: Curves, question: Question, budget: int, seqs: set[int], budgets: Sequence[int]
-) -> None:
+def _add_evidence(curves: Curves, question: Question, budget: int, seqs: set[int], budgets: Sequence[int]) -> None:
     if not question.gold or budget not in budgets:
         return
     curves.count += budget == budgets[0]
