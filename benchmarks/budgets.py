@@ -47,16 +47,17 @@ def report(sets: dict[str, Curves], pairs: Sequence[Pair], budgets: Sequence[int
     for pair in pairs:
         shares = [*(each.share(pair) for each in sets.values()), _mean(sets, pair)]
         rows.append([f"{pair[0]:,} + {pair[1]:,}", *(f"{share:.3f}" for share in shares)])
+    known = {name: each for name, each in sets.items() if each.count}
     found = []
     for budget in budgets:
-        shares = [*(each.found(budget) for each in sets.values()), _found(sets, budget)]
+        shares = [*(each.found(budget) for each in known.values()), _found(known, budget)]
         found.append([f"{budget:,}", *(f"{share:.3f}" for share in shares)])
-    counts = ", ".join(f"{name} {each.count}" for name, each in sets.items())
+    counts = ", ".join(f"{name} {each.count}" for name, each in known.items())
     parts = ["words of later answers", table(("summary + recall", *sets, "mean of the sets"), rows)]
     parts += ["", f"evidence of recall alone; questions: {counts}"]
-    parts += [table(("recall alone", *sets, "all questions"), found), ""]
-    parts += [_falls(name, [each.found(budget) for budget in budgets]) for name, each in sets.items()]
-    return "\n".join([*parts, _falls("all questions", [_found(sets, budget) for budget in budgets])])
+    parts += [table(("recall alone", *known, "all questions"), found), ""]
+    parts += [_falls(name, [each.found(budget) for budget in budgets]) for name, each in known.items()]
+    return "\n".join([*parts, _falls("all questions", [_found(known, budget) for budget in budgets])])
 
 
 def _mean(sets: dict[str, Curves], pair: Pair) -> float:

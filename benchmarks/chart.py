@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _STEP, _BAR = 860, 270, 60, 84, 34, 22
-_OURS, _OTHERS, _INK, _SOFT = "#0f766e", "#94a3b8", "#1e293b", "#64748b"
+_OURS, _OTHERS, INK, SOFT = "#0f766e", "#94a3b8", "#1e293b", "#64748b"
 _LANE = "redismem, lane"
 _VARIANTS = (
     "redismem, redis-py",
@@ -43,24 +43,24 @@ def draw(result: dict[str, Any], *, libraries: bool = False) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" role="img">',
         "<title>Turns per second, redismem and others</title>",
         f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
-        _text(20, 28, "Turns per second: one process, 64 concurrent sessions", 17, weight="bold"),
-        _text(20, 47, "append a user message, read the context, append the answer; longer is better", 12, _SOFT),
+        draw_text(20, 28, "Turns per second: one process, 64 concurrent sessions", 17, weight="bold"),
+        draw_text(20, 47, "append a user message, read the context, append the answer; longer is better", 12, SOFT),
         *_limit(limit / most, limit, bottom),
     ]
     for number, row in enumerate(rows):
         parts += _bar(row, _TOP + _STEP * number, row["turns_per_s"] / most)
     where = f"{around['machine']} (load {around['load']}); {around['server'].partition(',')[0]} on loopback"
-    parts.append(_text(20, height - 26, where, 11, _SOFT))
+    parts.append(draw_text(20, height - 26, where, 11, SOFT))
     versions = f"Python {around['python']}; {around['versions']}; {around['command'].partition(' --')[0]}"
-    parts.append(_text(20, height - 10, versions, 11, _SOFT))
+    parts.append(draw_text(20, height - 10, versions, 11, SOFT))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def _limit(share: float, turns_per_s: float, bottom: int) -> list[str]:
     x = _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
     return [
-        f'<line x1="{x:.1f}" y1="{_TOP - 8}" x2="{x:.1f}" y2="{bottom - 6}" stroke="{_SOFT}" stroke-dasharray="4 4"/>',
-        _text(x, _TOP - 14, f"limit of Redis' core with redismem's scripts: {turns_per_s:,.0f}", 11, _SOFT, "end"),
+        f'<line x1="{x:.1f}" y1="{_TOP - 8}" x2="{x:.1f}" y2="{bottom - 6}" stroke="{SOFT}" stroke-dasharray="4 4"/>',
+        draw_text(x, _TOP - 14, f"limit of Redis' core with redismem's scripts: {turns_per_s:,.0f}", 11, SOFT, "end"),
     ]
 
 
@@ -75,17 +75,17 @@ def _bar(row: dict[str, Any], top: int, share: float) -> list[str]:
     inside = share > 0.8
     end = _LEFT + length - 8 if inside else _LEFT + length + 8
     return [
-        _text(_LEFT - 10, middle, row["label"], 13, anchor="end", weight="bold" if is_ours else "normal"),
+        draw_text(_LEFT - 10, middle, row["label"], 13, anchor="end", weight="bold" if is_ours else "normal"),
         f'<rect x="{_LEFT}" y="{top}" width="{length:.1f}" height="{_BAR}" fill="{_OURS if is_ours else _OTHERS}"/>',
-        _text(end, middle, figure, 12, "#ffffff" if inside else _INK, "end" if inside else "start"),
+        draw_text(end, middle, figure, 12, "#ffffff" if inside else INK, "end" if inside else "start"),
     ]
 
 
-def _text(
-    x: float, y: float, text: str, size: int, colour: str = _INK, anchor: str = "start", weight: str = "normal"
+def draw_text(
+    x: float, y: float, text: str, size: int, colour: str = INK, anchor: str = "start", weight: str = "normal"
 ) -> str:
     return (
-        f'<text x="{x:.1f}" y="{y}" font-size="{size}" fill="{colour}" text-anchor="{anchor}" font-weight="{weight}">'
+        f'<text x="{x:.1f}" y="{y:g}" font-size="{size}" fill="{colour}" text-anchor="{anchor}" font-weight="{weight}">'
         f"{escape(text)}</text>"
     )
 

@@ -39,7 +39,7 @@ class Curves:
         return self.words[pair] / max(1, self.asked_count)
 
     def found(self, budget: int) -> float:
-        return self.evidence[budget] / max(1, self.count)
+        return self.evidence.get(budget, 0.0) / max(1, self.count)
 
 
 def conversations(seed: int, count: int, file: Path | None) -> Iterator[tuple[str, Conversation]]:
