@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from support.stores import Store
 from support.worked import open_with
 
+from benchmarks.remembered.busy import busy
+from benchmarks.remembered.dated import dated
+from benchmarks.remembered.evidence import tell
 from redismem import Memory, Message, Settings
 from redismem.formats.recalled import DAY_TOKENS
 from redismem.recall.bm25 import HITS_MOST
@@ -85,6 +88,24 @@ async def test_more_tokens_find_more_in_the_mean_and_take_no_more_than_given(sto
                 assert quoted is None or len(quoted["content"].encode()) / 4 <= budget
         assert list(counts.values()) == sorted(counts.values())
         assert counts[2_800] > 60
+
+
+async def test_mean_evidence_never_falls_with_the_budget(store: Store, namespace: str) -> None:
+    """Each question of four made-up chats is asked with each budget: the messages with the answers count."""
+    budgets = (125, 250, 500, 1_000, 2_000, 4_000)
+    found, asked_count = dict.fromkeys(budgets, 0), 0
+    async with open_with(store, namespace, threshold=4, recent_limit=2, train_dictionaries=False) as memory:
+        for make in (dated, busy):
+            for with_assistant in (False, True):
+                told = make("en", 150, with_assistant=with_assistant)
+                session = await tell(memory, told)
+                for question in told.questions:
+                    asked_count += 1
+                    for budget in budgets:
+                        seqs = {each.seq for each in await session.recall(question.text, max_tokens=budget)}
+                        found[budget] += not seqs.isdisjoint(question.gold)
+    assert list(found.values()) == sorted(found.values()), found
+    assert found[4_000] > 0.8 * asked_count > found[125], found
 
 
 async def test_days_are_left_out_where_they_are_off(store: Store, namespace: str) -> None:
