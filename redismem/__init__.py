@@ -48,7 +48,7 @@ from redismem.errors import (
 
 if TYPE_CHECKING:
     from redismem.context.context import Context
-    from redismem.context.results import Receipt, State, Summary
+    from redismem.context.results import RecalledMessages, Receipt, State, Summary
     from redismem.live.info import TurnInfo
     from redismem.live.turn import Turn
     from redismem.memory.memory import Memory
@@ -84,6 +84,7 @@ __all__ = [
     "OwnerMismatch",
     "Policy",
     "Queues",
+    "RecalledMessages",
     "Receipt",
     "RecordConflict",
     "RedismemError",
@@ -113,6 +114,7 @@ __all__ = [
 # Loaded by their first use, so that `redismem --help` loads none of them.
 _MODULES = {
     "Context": "redismem.context.context",
+    "RecalledMessages": "redismem.context.results",
     "Receipt": "redismem.context.results",
     "State": "redismem.context.results",
     "Summary": "redismem.context.results",

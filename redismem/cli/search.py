@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from redismem.cli.options import DEFAULT, Full, On, Target, within
 from redismem.cli.place import open_read_only
 from redismem.cli.terminal import Stop, console, one_line, print_json, print_rows, progress
+from redismem.context.results import RecalledMessages
 from redismem.errors import SessionNotFound
 from redismem.inspection.figures import plural, printable
 from redismem.messages.values import replace_non_finite
@@ -55,9 +56,11 @@ async def search(
         found = await _search_session(session, question, limit, on)
     else:
         return await _search_all(question, owner, limit, on)
+    unsearched = sum(each.unsearched_count for _, each in found if isinstance(each, RecalledMessages))
     found = [(name, messages) for name, messages in found if messages]
     if on.as_json:
-        print_json({"question": question, "sessions": [_document(name, messages) for name, messages in found]})
+        documents = [_document(name, messages) for name, messages in found]
+        print_json({"question": question, "sessions": documents, "unsearched": unsearched})
     else:
         from redismem.cli import session_view
 
@@ -65,6 +68,8 @@ async def search(
             session_view.show_messages(console(), f"recalled from {printable(name)}", messages, full, False)
         if not found:
             print("no matching messages")
+        if unsearched:
+            print(f"not searched: {plural(unsearched, 'earlier message')}, see REDISMEM_MAX_RECALLED_BYTES")
     return 0 if found else 1
 
 
@@ -73,7 +78,12 @@ async def _search_session(session: str, question: str, limit: int, on: Target) -
         handle = memory.session(session)
         if not await handle.exists():
             raise SessionNotFound(f"there is no such session in namespace {on.namespace}", session)
-        return [(session, await handle.recall(question, limit))]
+        found = await handle.recall(question, limit)
+        count = found.unsearched_count + 1
+        while 0 < found.unsearched_count < count:  # each search covers more of a long session
+            count = found.unsearched_count
+            found = await handle.recall(question, limit)
+        return [(session, found)]
 
 
 async def _search_all(question: str, owner: str | None, limit: int, on: Target) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from redismem.context.info import Policy
-from redismem.context.results import Receipt, State, Summary
+from redismem.context.results import RecalledMessages, Receipt, State, Summary
 from redismem.formats.openai_chat import chat_messages
 from redismem.formats.quoting import quote_as_data
 from redismem.formats.sendable import replace_unsendable
@@ -115,14 +115,20 @@ class Context:
         self._pinned = pinned
 
     @property
-    def recalled(self) -> Sequence[Message]:
+    def recalled(self) -> RecalledMessages:
         """The earlier messages that match the appended ones, oldest first; empty without `recall=`."""
-        if not isinstance(self._recalled, Sequence):
-            self._recalled = self._recalled.messages()
-        return self._recalled
+        recalled = self._recalled
+        if isinstance(recalled, RecalledMessages):
+            return recalled
+        if isinstance(recalled, Sequence):
+            return RecalledMessages(recalled)
+        self._recalled = messages = RecalledMessages(recalled.messages(), recalled.unsearched_count)
+        return messages
 
     @recalled.setter
     def recalled(self, recalled: Sequence[Message] | Recalled) -> None:
+        if isinstance(recalled, Sequence) and not isinstance(recalled, RecalledMessages):
+            recalled = RecalledMessages(recalled)
         self._recalled = recalled
 
     def _separate_pinned(self) -> None:

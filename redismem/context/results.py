@@ -1,16 +1,27 @@
-"""The results of appends and reads beside the context: Receipt, State and Summary. No I/O."""
+"""The results of appends, reads and recall beside the context: Receipt, State, Summary, RecalledMessages. No I/O."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redismem.formats.quoting import quote_as_data
-from redismem.messages.message import localize, moment
+from redismem.messages.message import Message, localize, moment
 from redismem.messages.values import decode_value, encode_value
 
-if TYPE_CHECKING:
-    pass
+
+class RecalledMessages(list[Message]):
+    """The messages that a search has found, oldest first: a list that also says if the search was not complete."""
+
+    def __init__(self, messages: Iterable[Message] = (), unsearched_count: int = 0) -> None:
+        super().__init__(messages)
+        self.unsearched_count = unsearched_count
+        """The number of earlier messages that were not searched, at most; 0 means that all were.
+
+        The first searches of a process in a session of more than 16,384 messages cover its newest ones. Each further
+        search covers more. An index that takes too much memory never covers the oldest messages.
+        """
 
 
 @dataclass(slots=True, repr=False)

@@ -31,6 +31,9 @@ _DAY = itemgetter(0)
 class Recalled(Protocol):
     """Recalled messages in order; messages and lines are created on demand."""
 
+    unsearched_count: int
+    """The number of earlier messages that were not searched."""
+
     def __len__(self) -> int:
         """The number of messages."""
 

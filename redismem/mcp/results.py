@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from redismem import Context, Message, Receipt, State
+from redismem import RecalledMessages as Recalled
 from redismem.formats.sendable import replace_unsendable
 from redismem.project.items.records import Item
 from redismem.project.items.schema import EntityType, Priority, TaskStatus
@@ -69,15 +70,16 @@ class StoredMessage(BaseModel):
         )
 
 
-class StoredMessages(BaseModel):
-    """Messages, oldest first."""
+class RecalledMessages(BaseModel):
+    """Messages that a search has found, oldest first."""
 
     messages: list[StoredMessage]
+    unsearched: int = Field(description="Earlier messages that were not searched. Asking again searches more of them.")
 
     @classmethod
-    def of(cls, messages: list[Message]) -> StoredMessages:
+    def of(cls, found: Recalled) -> RecalledMessages:
         """Return the result for these messages."""
-        return cls(messages=[StoredMessage.of(message) for message in messages])
+        return cls(messages=[StoredMessage.of(message) for message in found], unsearched=found.unsearched_count)
 
 
 class SessionState(BaseModel):

@@ -17,10 +17,10 @@ from redismem.mcp.results import (
     Limit,
     Name,
     NewMessage,
+    RecalledMessages,
     SessionContext,
     SessionState,
     StateUpdated,
-    StoredMessages,
     Tokens,
 )
 
@@ -73,13 +73,13 @@ class SessionTools:
         query: Annotated[str, Field(min_length=1, max_length=2_000, description="The question, or its main words.")],
         limit: Limit = 8,
         max_tokens: Tokens = 4_000,
-    ) -> StoredMessages:
+    ) -> RecalledMessages:
         """Find old messages of a conversation that a summary has replaced, by words and, if set up, by meaning.
 
         Returns the best matches and their neighbours, oldest first. read_context has the newest messages already.
         """
         session = self._open_session(session_id, "read")
-        return StoredMessages.of(await session.recall(query, limit, max_tokens))
+        return RecalledMessages.of(await session.recall(query, limit, max_tokens))
 
     async def get_state(self, session_id: KnownId) -> SessionState:
         """Get the state of a conversation: its params, and the param whose value the agent waits for."""

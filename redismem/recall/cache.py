@@ -24,8 +24,9 @@ _OWNER = "\0"
 UNUSED_S = 600
 """The seconds without a search after which an entry is dropped, within a minute more."""
 _EVERY_S = 60
-# The share of the cache that the index of one session may take, and its memory if nothing is cached.
-_INDEX_SHARE, _INDEX_BYTES, _LEAST_INDEX_BYTES = 0.75, 48 * 1024 * 1024, 1024 * 1024
+# The share of the cache that the index of one session may take. A cache for which it is too little keeps no index of a
+# long session, so each search builds one in the memory of the default.
+_INDEX_SHARE, _LEAST_INDEX_BYTES, _INDEX_BYTES = 0.75, 256 * 1024, 48 * 1024 * 1024
 
 
 class Cached(Protocol):
@@ -74,7 +75,8 @@ class RecallCache:
     @property
     def max_index_bytes(self) -> int:
         """The maximum memory of the index of one session, in bytes."""
-        return max(_LEAST_INDEX_BYTES, int(_INDEX_SHARE * self.max_bytes)) if self.max_bytes else _INDEX_BYTES
+        own_bytes = int(_INDEX_SHARE * self.max_bytes)
+        return own_bytes if own_bytes >= _LEAST_INDEX_BYTES else _INDEX_BYTES
 
     def get(self, session_id: str) -> CachedSession | None:
         """Return the cached session, or `None` if the session is not cached."""

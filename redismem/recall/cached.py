@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Container, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import islice
 
@@ -167,14 +167,11 @@ class CachedSession:
             while self.postings.segment_count > 1 and self.postings.size_bytes > max_bytes:
                 self.start, self.is_full = self.postings.drop_oldest(), True
 
-    def limit_contents(self, max_bytes: int, needed: Container[int]) -> None:
-        """Drop the blocks of an entry that takes more memory, except the needed ones, but keep the index."""
-        if self.size_bytes <= max_bytes:
-            return
-        with self._lock:
-            self.siblings = {}
-            self.contents = {number: block for number, block in self.contents.items() if number in needed}
-            self._contents_bytes = sum(block.size_bytes for block in self.contents.values())
+    def limit_contents(self, max_bytes: int) -> None:
+        """Drop the blocks of an entry that takes more memory, and keep the index."""
+        if self.size_bytes > max_bytes:
+            with self._lock:
+                self.contents, self.siblings, self._contents_bytes = {}, {}, 0
 
     def grow(self, number: int, encoded: bytes | None, signature: Signature | None) -> None:
         """Replace the signature of the last, partly filled block. `None` means that no block is partly filled."""
@@ -257,9 +254,9 @@ class CachedSession:
             self._contents_bytes -= sum(_part_bytes(self.siblings.get(number)) for number in added)
             self.siblings |= added
 
-    def select(self, seqs: Sequence[int], blocks: Sequence[Contents]) -> SelectedMessages:
+    def select(self, seqs: Sequence[int], blocks: Iterable[Contents], unsearched_count: int) -> SelectedMessages:
         """Select the messages with these seqs, which these blocks contain."""
-        return SelectedMessages(self, self._epoch, seqs, blocks)
+        return SelectedMessages(self, self._epoch, seqs, blocks, unsearched_count)
 
 
 def _part_bytes(part: Part | None) -> int:
@@ -269,9 +266,17 @@ def _part_bytes(part: Part | None) -> int:
 class SelectedMessages:
     """The messages that a search has selected. Decodes them on demand; implements `Recalled`."""
 
-    __slots__ = ("_blocks", "_cached", "_epoch", "_seqs")
+    __slots__ = ("_blocks", "_cached", "_epoch", "_seqs", "unsearched_count")
 
-    def __init__(self, cached: CachedSession, epoch: str, seqs: Sequence[int], blocks: Sequence[Contents]) -> None:
+    def __init__(
+        self,
+        cached: CachedSession,
+        epoch: str,
+        seqs: Sequence[int],
+        blocks: Iterable[Contents],
+        unsearched_count: int,
+    ) -> None:
+        self.unsearched_count = unsearched_count
         self._cached = cached
         self._epoch = epoch
         self._seqs = seqs

@@ -13,6 +13,7 @@ from typing import Any
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart
 from redismem.context.context import Context
+from redismem.context.results import RecalledMessages
 from redismem.errors import CorruptSession, StoreUnavailable, UnsupportedFormat
 from redismem.events import facts
 from redismem.formats.recalled import FRAME_TOKENS, format_line, line_tokens
@@ -20,7 +21,7 @@ from redismem.messages.coercion import Shape
 from redismem.messages.decoding import is_gap
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import block_number, decode_parts, unpacked_bytes
+from redismem.originals.blocks import block_number, decode_parts, first_seq_of, unpacked_bytes
 from redismem.originals.dictionaries import Dictionaries
 from redismem.originals.fields import sign_messages
 from redismem.originals.signatures import TEXT_CHARS, decode_signature
@@ -63,7 +64,6 @@ _MORE_COUNT = 3
 """The number of new signatures to read first if the session is cached already."""
 TURN_LOAD_S, SEARCH_LOAD_S = 0.25, 2.0
 """The seconds for which a turn, and a search, read older signatures of a long session that is not cached yet."""
-_NO_MESSAGES = CachedSession("", "", 0).select((), ())
 _FIRST_SEQ = attrgetter("first_seq")
 _PLAIN = {"role", "content"}
 
@@ -84,24 +84,30 @@ class Recall:
         self._signed = Signatures("", 1, False, ())
         self._today: int | None = None
         self._in_turn = False
-        self._load_s = SEARCH_LOAD_S
+        self._load_s = 0.0
         embedder = store.embedder if by_meaning else None
         self._meaning = meaning = None if embedder is None else Meaning(store, keys, query, embedder)
         self._vector_numbers = [] if meaning is None else meaning.blocks_to_read(cached, self._numbers)
         self._loader = IndexLoader(store, keys, cache.max_index_bytes, meaning)
 
-    async def search(self, limit: int | None = None, max_tokens: int | None = None) -> list[Message]:
+    async def search(
+        self, limit: int | None = None, max_tokens: int | None = None, within_s: float | None = None
+    ) -> RecalledMessages:
         """Return the best messages, oldest first. Without limit and budget there are HITS_LIMIT hits.
+
+        Reads older signatures for at most `within_s` seconds; `None` means SEARCH_LOAD_S.
 
         Raise StoreUnavailable, CorruptSession, UnsupportedFormat."""
         if limit is None and max_tokens is None:
             limit = HITS_LIMIT
+        self._load_s = SEARCH_LOAD_S if within_s is None else within_s
         if self._meaning is not None:
             self._meaning.begin(self._cached)
         try:
             call = pages.read_signatures(self._keys, self._numbers, self._vector_numbers)
             self._signed = await self._store.run(call, quarantine=True)
-            return (await self._select(limit, max_tokens)).messages()
+            selected = await self._select(limit, max_tokens)
+            return RecalledMessages(selected.messages(), selected.unsearched_count)
         finally:
             if self._meaning is not None:
                 self._meaning.end()
@@ -147,27 +153,29 @@ class Recall:
             session = session_hash(self._keys.session_id)
             extra = facts(op="recall", session=session, error=type(error).__name__)
             log.warning("session %s: recall failed, the turn goes on without it: %s", session, error.text, extra=extra)
-            return _NO_MESSAGES
+            return _nothing(unsearched_count=self._signed.first_seq - 1)
 
     async def _select(self, limit: int | None, max_tokens: int | None, frame_tokens: int = 0) -> SelectedMessages:
         signed = self._signed
         if not signed.has_originals or signed.first_seq <= 1:
             self._cache.forget(self._keys.session_id)
-            return _NO_MESSAGES
+            return _nothing()
         today = local_day(self._store.clock, signed.zone) if self._today is None else self._today
         ranking = Ranking(self._query, today)
         if not ranking.hashes and ranking.period is None and self._meaning is None:
-            return _NO_MESSAGES
+            return _nothing()
         cached = await self._loader.load(self._cached, self._signed, self._numbers, self._vector_numbers, self._load_s)
+        unsearched_count = first_seq_of(cached.start) - 1
         hits, matching, rules = await self._rank(ranking, cached)
         considered = hits if max_tokens is None else hits[: count_hits(max_tokens)]
         if limit is None:
             considered = [*rules, *considered]
         numbers = select_blocks(cached.postings, considered)
         await self._load_blocks(cached, numbers)
-        cached.limit_contents(self._cache.max_bytes, numbers)
+        by_number = {number: block for number in numbers if (block := cached.contents.get(number)) is not None}
+        blocks = by_number.values()
+        cached.limit_contents(self._cache.max_bytes)
         self._cache.put(self._keys.session_id, cached)
-        blocks = [block for number in numbers if (block := cached.contents.get(number)) is not None]
         sizes: dict[int, Size] = {}
         for block in blocks:
             sizes.update(block.sizes)
@@ -177,10 +185,10 @@ class Recall:
         calls = {seq: ids for block in with_calls for seq, ids in block.call_ids.items()}
         together = group_calls(calls) if calls else {}
         if limit is None and rules:
-            contents = {seq: block for seq in rules if (block := cached.contents.get(block_number(seq))) is not None}
+            contents = {seq: block for seq in rules if (block := by_number.get(block_number(seq))) is not None}
             rules = choose_rules(contents, lambda seq: contents[seq].subject(seq), ranking.hashes)
         chosen = choose(hits, matching, sizes, together, limit, max_tokens, frame_tokens, rules=rules)
-        return cached.select(chosen, blocks)
+        return cached.select(chosen, blocks, unsearched_count)
 
     async def _rank(self, ranking: Ranking, cached: CachedSession) -> tuple[list[int], Set[int], list[int]]:
         """Return the seqs of the best messages, of all matching ones, and of matching rules: by words, and by meaning.
@@ -232,6 +240,10 @@ class Recall:
             await leave_out(Originals(self._store, self._keys), unreadable, in_turn=self._in_turn)
 
 
+def _nothing(unsearched_count: int = 0) -> SelectedMessages:
+    return CachedSession("", "", 0).select((), (), unsearched_count)
+
+
 async def leave_out(originals: Originals, unreadable: Sequence[Block], *, in_turn: bool) -> None:
     """Put unreadable blocks into quarantine in a turn, which writes anyway; else log them. Raises StoreUnavailable."""
     if in_turn:
@@ -264,7 +276,8 @@ async def search_by_words(store: Store, session_id: str, query: str, limit: int)
 
     Raises StoreUnavailable, CorruptSession, UnsupportedFormat.
     """
-    return await Recall(store, NO_CACHE, store.keys.session(session_id), query, by_meaning=False).search(limit)
+    recall = Recall(store, NO_CACHE, store.keys.session(session_id), query, by_meaning=False)
+    return await recall.search(limit, within_s=TURN_LOAD_S)
 
 
 def search_context(context: Context, query: str, limit: int, max_tokens: int | None = None) -> list[Message]:

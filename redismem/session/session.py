@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 from redismem.concurrency.offload import run_both
 from redismem.context.context import Context
 from redismem.context.info import Policy, SessionInfo
-from redismem.context.results import Receipt
+from redismem.context.results import RecalledMessages, Receipt
 from redismem.errors import CorruptSession, SessionNotFound
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
@@ -226,11 +226,11 @@ class Session:
 
     async def recall(
         self, query: str, limit: int | None = None, max_tokens: int | None = None, *, scope: Scope = "session"
-    ) -> list[Message]:
+    ) -> RecalledMessages:
         """Search the session's originals and return the messages that match the query, oldest first.
 
         Searches by words, and by meaning if the memory has an embedder. Returns an empty list if the session does not
-        exist or keeps no originals.
+        exist or keeps no originals. `unsearched_count` of the list is above 0 if the search was not complete.
 
         Args:
             query: Text to search for, such as the user's question.

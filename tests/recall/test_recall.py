@@ -120,7 +120,7 @@ async def test_a_turn_that_asks_for_nothing_quotes_nothing(
 async def test_a_turn_is_given_what_fits_its_message(store: Store, namespace: str, clock: Clock) -> None:
     async with open_with(store, namespace) as memory:
         session = await create_summarised_session(memory)
-        assert (await session.append_and_read(chat_message(121))).recalled == ()
+        assert (await session.append_and_read(chat_message(121))).recalled == []
         context = await session.append_and_read(chat_message(123, "What about my dog Biscuit?"), recall=100)
         shown = context.to_openai()
         assert 3 in seqs(context.recalled)

@@ -146,8 +146,10 @@ class CachedOwner:
         """The states of all sessions of the owner."""
         self.is_cut = False
         """True if a window is not searched, because the windows are too large together."""
+        self.unsearched_sessions = 0
+        """The number of the owner's sessions with messages that are not searched."""
         self.unsearched_count = 0
-        """The number of the owner's sessions that are not searched, or without their windows."""
+        """The number of messages that are not searched."""
         self.postings = Postings()
         self.places: dict[int, BlockRef] = {}
         """The blocks by their numbers here."""
@@ -181,13 +183,23 @@ class CachedOwner:
         keys: Mapping[str, bytes],
         stored: Mapping[str, Stored],
         states: Mapping[str, OwnedState],
-        left_out_count: int,
     ) -> None:
-        """Note the states of which this is the index, and the number of sessions that are not in it."""
+        """Note the states of which this is the index, and how many messages are not in it."""
         self.keys, self.stored, self.states = keys, stored, states
-        cut = [name for name, each in self.sessions.items() if each.state.has_window and not each.has_window]
-        cut_count = len(cut) - (own_id in cut)
-        self.is_cut, self.unsearched_count = cut_count > 0, cut_count + left_out_count
+        left_out = {name: self._left_out(state, is_own=name == own_id) for name, state in states.items()}
+        self.is_cut = any(window_count for _, window_count in left_out.values())
+        self.unsearched_sessions = sum(any(counts) for counts in left_out.values())
+        self.unsearched_count = sum(map(sum, left_out.values()))
+
+    def _left_out(self, state: OwnedState, *, is_own: bool) -> tuple[int, int]:
+        """Return the number of a session's messages that are not searched: before those that are, and in its window."""
+        session = self.sessions.get(state.session_id)
+        first_seq = 1 if state.has_originals else state.first_seq
+        stop_seq = state.first_seq if is_own else state.last_seq + 1
+        if session is None:
+            return max(0, stop_seq - first_seq), 0
+        window_count = 0 if is_own or session.has_window else stop_seq - state.first_seq
+        return max(0, first_seq_of(session.first_number) - first_seq), window_count
 
     def add_contents(self, place: BlockRef, contents: list[Contents]) -> None:
         """Keep the decoded messages of a block."""

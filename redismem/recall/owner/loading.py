@@ -38,7 +38,6 @@ class OwnerLoader:
         self._before = CachedOwner({}) if before is None else before
         self._keys: Mapping[str, bytes] = {}
         self._left_bytes = WINDOWS_BYTES
-        self._left_out_count = 0
 
     async def load(self) -> CachedOwner:
         """Return the index of the owner as it is now: the earlier one, if nothing has changed.
@@ -64,7 +63,7 @@ class OwnerLoader:
             build = partial(CachedOwner, sessions)
             index = await run_apart(self._store.transport, build, is_much=count > _MANY_BLOCKS)
         keys = {session_id: self._keys[session_id] for session_id in stored}
-        index.note(own_id, keys, stored, states, self._left_out_count)
+        index.note(own_id, keys, stored, states)
         return index
 
     async def _read_states(self) -> dict[str, Stored]:
@@ -91,7 +90,6 @@ class OwnerLoader:
     def _choose(self, states: Mapping[str, OwnedState]) -> dict[str, int]:
         """Return the sessions to search, the newest ones first, with the first block of each."""
         chosen, left = dict[str, int](), BLOCKS_LIMIT
-        self._left_out_count = 0
         for state in sorted(states.values(), key=self._order, reverse=True):
             is_own = state.session_id == self._own_id
             stop = state.originals.stop if is_own else block_number(state.last_seq) + 1
@@ -99,8 +97,6 @@ class OwnerLoader:
             if first < stop and left > 0:
                 chosen[state.session_id] = max(first, stop - left)
                 left -= stop - chosen[state.session_id]
-            else:
-                self._left_out_count += first < stop
         return chosen
 
     def _order(self, state: OwnedState) -> tuple[bool, int, str]:

@@ -11,6 +11,7 @@ from functools import partial
 
 from redismem.concurrency.offload import LARGE_BYTES, run_apart, run_both
 from redismem.context.context import Context
+from redismem.context.results import RecalledMessages
 from redismem.errors import CorruptSession, RedismemError, StoreUnavailable, UnsupportedFormat
 from redismem.events import facts
 from redismem.formats.recalled import OWNER_FRAME_TOKENS, SESSION_TOKENS
@@ -61,7 +62,7 @@ class OwnerRecall:
         self._today: int | None = None
         self._in_turn = False
 
-    async def search(self, limit: int | None = None, max_tokens: int | None = None) -> list[Message]:
+    async def search(self, limit: int | None = None, max_tokens: int | None = None) -> RecalledMessages:
         """Return the best messages, by session and seq. Without limit and budget there are HITS_LIMIT hits.
 
         Raise StoreUnavailable, CorruptSession, UnsupportedFormat.
@@ -92,7 +93,7 @@ class OwnerRecall:
 
     async def _select_or_log(
         self, loaded: CachedOwner | RedismemError, max_tokens: int, before_seq: int
-    ) -> list[Message]:
+    ) -> RecalledMessages:
         try:
             if isinstance(loaded, RedismemError):
                 raise loaded
@@ -101,7 +102,7 @@ class OwnerRecall:
             session = session_hash(self._session_id)
             extra = facts(op="recall", session=session, error=type(error).__name__)
             log.warning("session %s: recall failed, the turn goes on without it: %s", session, error.text, extra=extra)
-            return []
+            return RecalledMessages((), before_seq - 1)
 
     async def _load(self) -> CachedOwner:
         """Return the index of the owner's sessions as they are now."""
@@ -109,7 +110,7 @@ class OwnerRecall:
         known = before if isinstance(before, CachedOwner) else None
         cached = await OwnerLoader(self._store, self._owner, self._session_id, known).load()
         self._cache.put_owner(self._owner, cached)
-        if count := cached.unsearched_count:
+        if count := cached.unsearched_sessions:
             session = session_hash(self._session_id)
             text = "session %s: %d conversations of its owner were not searched, or in part"
             log.info(text, session, count, extra=facts(op="recall", session=session, session_count=count))
@@ -122,10 +123,10 @@ class OwnerRecall:
         max_tokens: int | None,
         frame_tokens: int = 0,
         before_seq: int = _NO_SEQ,
-    ) -> list[Message]:
+    ) -> RecalledMessages:
         ranking = Ranking(self._query, local_day(self._store.clock) if self._today is None else self._today)
         if not ranking.hashes and ranking.period is None:
-            return []
+            return RecalledMessages()
         for attempt in range(_ATTEMPTS_LIMIT):
             postings = cached.postings
             matches = ranking.match(postings)
@@ -148,7 +149,8 @@ class OwnerRecall:
             stop = stop_seq if place.session_id == self._session_id else _NO_SEQ
             found.add(number, place, session.state.epoch, session.contents.get(place.number, ()), stop)
         rules = found.choose_rules(rules, ranking.hashes) if limit is None else []
-        return found.choose(hits, matching, limit, max_tokens, frame_tokens, rules)
+        chosen = found.choose(hits, matching, limit, max_tokens, frame_tokens, rules)
+        return RecalledMessages(chosen, cached.unsearched_count)
 
     async def _read(self, cached: CachedOwner, places: Iterable[BlockRef]) -> bool:
         """Read the blocks that are not cached. False means that a session has changed since its state was read."""

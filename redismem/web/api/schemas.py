@@ -216,12 +216,16 @@ class _ContextHead(BaseModel):
 
 
 class RecalledNumbers(BaseModel):
-    """Seq, day and session of each recalled message, and the tokens of all as they are quoted."""
+    """Seq, day and session of each recalled message, and the tokens of all as they are quoted.
+
+    `unsearched` is the number of earlier messages that were not searched, at most.
+    """
 
     seqs: list[int]
     days: list[str]
     sessions: list[str]
     tokens: int
+    unsearched: int
 
 
 class ContextDocument(_ContextHead):
@@ -277,10 +281,14 @@ class RecalledMessage(MessageDocument):
 
 
 class RecallDocument(BaseModel):
-    """The messages that match best, by session and seq; and the tokens of all as they are quoted."""
+    """The messages that match best, by session and seq; and the tokens of all as they are quoted.
+
+    `unsearched` is the number of earlier messages that were not searched, at most.
+    """
 
     messages: list[RecalledMessage]
     tokens: int
+    unsearched: int
 
 
 class PartDocument(BaseModel):

@@ -283,7 +283,7 @@ class Chat:
             await turn.write(_notice("degraded"))
         if await _has_failed_summaries(session, context):
             await turn.write(_notice("summary_failed"))
-        if context.recalled:
+        if context.recalled or context.recalled.unsearched_count:
             numbers = recalled_numbers(context.recalled, session.id)
             turn.metadata = {**turn.metadata, RECALLED: kept_numbers(numbers, session.id)}
             await turn.write({"type": "data", "name": RECALLED, "data": numbers})

@@ -18,11 +18,11 @@ export function recalledOf(told, conversation) {
   return known.get(told);
 }
 
-function read({ seqs, days, sessions, tokens }, conversation) {
+function read({ seqs, days, sessions, tokens, unsearched }, conversation) {
   if (!Array.isArray(seqs) || seqs.length === 0 || !Array.isArray(days)) return null;
   const rows = seqs.slice(0, MOST_ROWS).map((seq, at) => ({ seq, day: String(days[at] ?? ""), sessionId: String(sessions?.[at] ?? conversation.sessionId) }));
   if (!rows.every(({ seq }) => Number.isSafeInteger(seq) && seq > 0)) return null;
-  return { rows, tokens: Number(tokens) || 0, conversation };
+  return { rows, tokens: Number(tokens) || 0, unsearched: Number(unsearched) || 0, conversation };
 }
 
 function makeFold() {
@@ -40,8 +40,9 @@ export function drawRecalled(next, recalled) {
   const fold = old ?? makeFold();
   if (!old) next.before(fold);
   fold.recalled = recalled;
-  const { rows, tokens } = recalled;
-  return setText(fold.firstElementChild.firstElementChild, `Remembered ${plural(rows.length, "message")}${tokens ? `, ${plural(tokens, "token")}` : ""}`);
+  const { rows, tokens, unsearched } = recalled;
+  const counts = [plural(rows.length, "message"), tokens && plural(tokens, "token"), unsearched && `${plural(unsearched, "earlier message")} not searched`];
+  return setText(fold.firstElementChild.firstElementChild, `Remembered ${counts.filter(Boolean).join(", ")}`);
 }
 
 async function fill(fold) {

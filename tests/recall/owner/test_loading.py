@@ -265,11 +265,13 @@ async def test_windows_over_the_limit_are_searched_next_time(
         monkeypatch.setattr(loading, "WINDOWS_BYTES", 5_000)
         words = [f"walrus{number}" for number in range(6)]
         asked = memory.session("new", owner="ann")
-        found = {message.session_id for message in await asked.recall(" ".join(words), scope="owner")}
-        assert len(found) == 2, "the newest ones"
+        recalled = await asked.recall(" ".join(words), scope="owner")
+        assert len({message.session_id for message in recalled}) == 2, "the newest ones"
+        assert recalled.unsearched_count == 4
         assert "4 conversations of its owner were not searched" in caplog.text
         await find(memory, "walrus0")
         assert [bool(await find(memory, word)) for word in words] == [True] * 6
+        assert (await asked.recall("walrus0", scope="owner")).unsearched_count == 0
 
 
 async def test_the_newest_blocks_of_many_sessions_are_searched(
@@ -287,6 +289,10 @@ async def test_the_newest_blocks_of_many_sessions_are_searched(
             await memory.session(f"s{number}", owner="ann").append(chat_message(1, f"walrus{number}"))
         assert [bool(await find(memory, f"walrus{number}")) for number in range(5)] == [False, False, True, True, True]
         assert "2 conversations of its owner were not searched" in caplog.text
+        asked = Message("user", "walrus1")
+        context = await memory.session("asking", owner="ann").append_and_read(asked, recall=100, recall_scope="owner")
+        assert context.recalled.unsearched_count == 2
+        await memory.session("asking", owner="ann").clear()
         now_ms[0] += 100_000
         await memory.session("s0", owner="ann").append(chat_message(2, "gnu"))
         assert await find(memory, "walrus0") == [("s0", 1)], "it is one of the newest now"

@@ -42,7 +42,7 @@ async def test_a_route_recalls(http: RunningService, memory: Memory) -> None:
     assert found["day"] == datetime.fromtimestamp(found["stored_ms"] / 1000, UTC).date().isoformat()
     assert 0 < document["tokens"] <= 100
     nothing = await http.ask("POST", "/v1/sessions/a/recall", json={"query": ASKED, "max_tokens": 0})
-    assert nothing.json() == {"messages": [], "tokens": 0}
+    assert nothing.json() == {"messages": [], "tokens": 0, "unsearched": 0}
     unowned = await http.ask("POST", "/v1/sessions/a/recall", json={"query": ASKED, "scope": "owner"})
     assert (unowned.status_code, unowned.json()["code"]) == (422, "invalid")
 
@@ -91,7 +91,8 @@ async def test_an_answer_recalls_and_its_stream_says_what(memory: Memory, provid
         assert numbers["tokens"] <= 700
         assert OLD not in repr(told)
         stored = (await http.ask("GET", "/v1/sessions/a/messages")).json()["messages"][-1]
-        kept = {name: value for name, value in numbers.items() if name != "sessions"}  # all are of this one
+        # All messages are of this session, and all were searched.
+        kept = {name: value for name, value in numbers.items() if name not in ("sessions", "unsearched")}
         assert stored["beside"]["metadata"]["recalled"] == kept
         assert f"user: {OLD}" in repr(provider.bodies[-1]).partition("<recalled>")[2]
         http.service.chat.recall = 0

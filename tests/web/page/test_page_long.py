@@ -199,6 +199,7 @@ async def test_what_was_remembered_of_another_conversation_opens_it(
 ) -> None:
     namespace = server_options[server_options.index("--namespace") + 1]
     numbers = {"seqs": [1, 7], "days": ["2026-01-31", ""], "sessions": ["elsewhere", "elsewhere"], "tokens": 9}
+    numbers["unsearched"] = 4_096
     unreadable: tuple[Any, ...] = (
         {"seqs": "x"},
         {"seqs": [0], "days": []},
@@ -214,7 +215,7 @@ async def test_what_was_remembered_of_another_conversation_opens_it(
         await memory.session("elsewhere").append({"role": "user", "content": "I live in Zürich."})
         await memory.session("remembering").append(*replies)
     page = await open_page(context, url, "remembering")
-    told = ["Remembered 1 message", "Remembered 2 messages, 9 tokens"]
+    told = ["Remembered 1 message", "Remembered 2 messages, 9 tokens, 4,096 earlier messages not searched"]
     await expect(page.locator(".recalled summary")).to_have_text(told)
     await page.locator(".recalled summary").last.press("Enter")
     rows = page.locator(".recalled-row")
