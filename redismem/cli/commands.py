@@ -45,6 +45,7 @@ COMMANDS: dict[str, str | dict[str, str]] = {
     },
     "status": "status:status",
     "doctor": "doctor:doctor",
+    "bench": "bench.command:bench",
     "import": "importing.command:import_",
     "remove": {
         "session": "sessions:remove",
@@ -72,6 +73,7 @@ HELP_OF = {
     "project": "The decisions, tasks and entities of a project; its files.",
     "status": "Show the queues: what waits, and for how long; `--watch`.",
     "doctor": "Check server, namespace and settings, and advise; `--deep`.",
+    "bench": "Measure turns on your Redis, beside redis-py by hand.",
     "import": "Copy conversations from another store into sessions.",
     "remove": "Remove a session, or everything of a person.",
     "repair": "Retry dead sessions, restore from quarantine, load scripts.",

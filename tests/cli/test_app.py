@@ -37,12 +37,13 @@ LINES = {
     "project import": ["a", "FOLDER"],
     "status": [],
     "doctor": ["--deep"],
+    "bench": ["--seconds", "0.1"],
     "import": ["langchain"],
     **{f"remove {kind}": ["1", "--yes"] for kind in COMMANDS["remove"]},
     **{f"repair {kind}": [] if kind == "scripts" else ["a"] for kind in COMMANDS["repair"]},
 }
 WITHOUT_REDIS = {"key", "list settings"}
-NO_NAMESPACE = {"list namespaces", "list settings", "repair scripts"}
+NO_NAMESPACE = {"bench", "list namespaces", "list settings", "repair scripts"}
 
 
 @pytest.fixture
@@ -52,10 +53,10 @@ def line_of(tmp_path: Path) -> Callable[[str], list[str]]:
     return lambda path: [*path.split(), *(str(tmp_path) if word == "FOLDER" else word for word in LINES[path])]
 
 
-def test_there_are_thirteen_commands_and_a_line_for_each_kind() -> None:
+def test_there_are_fourteen_commands_and_a_line_for_each_kind() -> None:
     paths = [name for name, kinds in COMMANDS.items() if isinstance(kinds, str)]
     paths += [f"{name} {kind}" for name in GROUPS for kind in COMMANDS[name]]
-    assert (len(COMMANDS), sorted(paths)) == (13, sorted(LINES))
+    assert (len(COMMANDS), sorted(paths)) == (14, sorted(LINES))
 
 
 def test_the_first_help_lists_every_command(command: Any) -> None:

@@ -39,6 +39,7 @@ MODULES = {f"redismem.adapters.{name}": [extra] for name, extra in ADAPTERS.item
 MODULES |= {"redismem.metrics": ["metrics"], "redismem.mcp": ["mcp"]}
 # The arguments of each command; those that serve until a signal are in SERVED.
 WORDS = {
+    "bench": ["--seconds", "0.1"],
     "demo replay": ["{folder}/transcript.jsonl"],
     "import": ["jsonl", "{folder}/transcript.jsonl"],
     "show session": ["s"],

@@ -1,0 +1,1 @@
+"""`redismem bench`: the speed of turns on the user's own Redis."""

@@ -1,0 +1,70 @@
+"""The turn that people write by hand with redis-py, for comparison: a list and a counter per session."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+_WINDOW_COUNT = 20
+
+
+class ByHand:
+    """Two MULTI pipelines per turn, each RPUSH, LTRIM, EXPIRE, HINCRBY and LRANGE. Messages are JSON.
+
+    It has no retries, ids or summaries. A standalone Redis only.
+    """
+
+    def __init__(self, url: str, prefix: str, connections: int, kept_s: int) -> None:
+        """Prepare the client, without I/O. Each key begins with `prefix` and expires `kept_s` after its last use.
+
+        Raises:
+            ValueError: redis-py does not accept the URL.
+        """
+        secure = url.replace("valkeys://", "rediss://", 1).replace("valkey://", "redis://", 1)
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            secure, max_connections=connections, timeout=10, socket_timeout=10, retry=Retry(NoBackoff(), 0)
+        )
+        self._client = redis.asyncio.Redis.from_pool(pool)
+        self._prefix, self._kept_s = prefix, kept_s
+        self._sessions: set[str] = set()
+
+    async def turn(self, session_id: str, question: dict[str, str], answer: dict[str, str]) -> None:
+        """Append the question, decode the window, append the answer.
+
+        Raises:
+            OSError: Redis does not answer, or refuses a command.
+        """
+        self._sessions.add(session_id)
+        try:
+            [json.loads(message) for message in await self._append(session_id, question)]
+            await self._append(session_id, answer)
+        except redis.exceptions.RedisError as error:
+            raise OSError(f"{type(error).__name__}: {error}") from None
+
+    async def aclose(self) -> None:
+        """Remove the keys, and close the connections."""
+        try:
+            keys = [f"{self._prefix}:{name}:{each}" for each in self._sessions for name in ("messages", "state")]
+            for at in range(0, len(keys), 1_000):
+                await self._client.unlink(*keys[at : at + 1_000])
+        except (redis.exceptions.RedisError, OSError):
+            pass  # they expire
+        finally:
+            await self._client.aclose()
+            await self._client.connection_pool.disconnect()
+
+    async def _append(self, session_id: str, message: dict[str, str]) -> list[Any]:
+        messages, state = f"{self._prefix}:messages:{session_id}", f"{self._prefix}:state:{session_id}"
+        async with self._client.pipeline(transaction=True) as pipeline:
+            pipeline.rpush(messages, json.dumps(message))
+            pipeline.ltrim(messages, -_WINDOW_COUNT, -1)
+            pipeline.expire(messages, self._kept_s)
+            pipeline.hincrby(state, "message_count", 1)
+            pipeline.expire(state, self._kept_s)
+            pipeline.lrange(messages, 0, -1)
+            window: list[Any] = (await pipeline.execute())[-1]
+            return window
