@@ -12,9 +12,10 @@ from itertools import islice
 
 from redismem.formats.days import read_period
 from redismem.originals.blocks import BLOCK_COUNT
-from redismem.originals.signatures import RULE_MARK, stem_hash
-from redismem.recall.matches import SCALE, Matches
+from redismem.originals.signatures import RULE_MARK, WEIGHTS, stem_hash
+from redismem.recall.matches import MOST_WEIGHT, SCALE, Matches
 from redismem.recall.postings import Postings
+from redismem.text.forms import other_forms
 from redismem.text.normal_forms import normalize
 from redismem.text.stems import QUESTION_STEMS, stems
 
@@ -33,21 +34,27 @@ QUERY_CHARS = 16_384
 _QUERY_STEMS = 64
 MANY_POSTINGS = 8_000
 """The number of postings from which a ranking takes over a millisecond, and so runs in a thread."""
-# Neighbours count, because an answer need not repeat the words of its question.
-_NEIGHBOUR = 0.5
-# A turn whose best message scores less than this share of the highest weight that a stem can have asks for nothing: its
-# words are as common as those of "Thanks". A short session has no rare words, so it has no floor.
-_FLOOR, _FLOOR_COUNT = 0.8, 128
+# Neighbours count, because an answer need not repeat the words of its question. A long one counts less.
+_NEIGHBOUR = 0.4
+_NEIGHBOURS = [_NEIGHBOUR * min(1.0, weight) for weight in WEIGHTS]
+# A turn whose best message scores less than this share of the highest score of one word in a message of usual length
+# asks for nothing: its words are as common as those of "Thanks". A short session has no rare words, so it has no floor.
+_FLOOR, _FLOOR_COUNT = 0.75, 128
 _RULE_HASH = stem_hash(RULE_MARK)
 # The share of an embedder in the score of a message.
 _VECTORS_SHARE = 0.2
 
 
-def query_hashes(query: str) -> list[int]:
-    """Return the hashes of the query's stems. Question words are left out, since no signature contains them."""
+def query_words(query: str) -> list[list[int]]:
+    """Return the hashes of each word of the query: of its stem, then of its irregular forms.
+
+    Question words are left out, since no signature contains them.
+    """
     distinct = dict.fromkeys(islice(stems(query[:QUERY_CHARS]), 4 * _QUERY_STEMS))
-    telling = [stem for stem in distinct if stem not in QUESTION_STEMS]
-    return list(dict.fromkeys(map(stem_hash, telling[:_QUERY_STEMS])))
+    telling = [stem for stem in distinct if stem not in QUESTION_STEMS][:_QUERY_STEMS]
+    hashes = dict.fromkeys(map(stem_hash, telling))
+    forms = {stem_hash(stem): map(stem_hash, other_forms(stem)) for stem in telling}
+    return [[hashed, *(each for each in forms[hashed] if each not in hashes)] for hashed in hashes]
 
 
 class Ranking:
@@ -55,12 +62,14 @@ class Ranking:
 
     def __init__(self, query: str, today: int = 0) -> None:
         """Prepare a ranking. `today` is the day to which "last week" in the query refers."""
-        self.hashes = query_hashes(query)
+        self._words = query_words(query)
+        self.hashes = [hashed for hashed, *_ in self._words]
+        """The hashes of the query's stems."""
         self.period = read_period(normalize("NFC", query[:QUERY_CHARS]), today)
 
     def match(self, postings: Postings) -> Matches:
         """Look up the messages of an index that match the query."""
-        return Matches(postings, self.hashes, None if self.period is None else self.period.matches)
+        return Matches(postings, self._words, None if self.period is None else self.period.matches)
 
     def scores(self, matches: Matches, excluded: Collection[int] = ()) -> dict[int, float]:
         """Return the scores of the HITS_MOST best messages, and of those beside them that match, by seq.
@@ -81,21 +90,27 @@ class Ranking:
         """True if the best message matches so little that a turn should quote nothing: it says "ok" or "Thanks"."""
         if self.period is not None or not lifted or postings.count < _FLOOR_COUNT:
             return False
-        return max(lifted.values()) < _FLOOR * SCALE * math.log(1 + postings.count)
+        floor = _FLOOR * SCALE * math.log(1 + postings.count)
+        best = max(lifted.values())
+        return best < floor * MOST_WEIGHT and best < floor * postings.usual_weight()
 
 
-def lift_neighbours(scores: Mapping[int, float]) -> dict[int, float]:
+def lift_neighbours(scores: Mapping[int, float], postings: Postings | None = None) -> dict[int, float]:
     """Return the scores of the best messages and of the messages beside them, by seq.
 
-    A message gets half the scores of the messages before and after it in addition.
+    A message gets a share of the scores of the messages before and after it in addition. The share of a long message is
+    smaller, by the weight of its words in `postings`. Without an index, all messages count as equally long.
     """
-    score, lifted = scores.get, dict[int, float]()
+    score, beside = scores.get, dict[int, float]()
     for seq in sorted(scores, key=scores.__getitem__, reverse=True)[:LIFTED_COUNT]:
         own, before, after = scores[seq], score(seq - 1, 0.0), score(seq + 1, 0.0)
-        lifted[seq] = own + _NEIGHBOUR * (before + after)
-        lifted[seq - 1] = before + _NEIGHBOUR * (own + score(seq - 2, 0.0))
-        lifted[seq + 1] = after + _NEIGHBOUR * (own + score(seq + 2, 0.0))
-    return lifted
+        beside[seq] = before + after
+        beside[seq - 1] = own + score(seq - 2, 0.0)
+        beside[seq + 1] = own + score(seq + 2, 0.0)
+    if postings is None:
+        return {seq: score(seq, 0.0) + _NEIGHBOUR * lift for seq, lift in beside.items()}
+    shares = map(_NEIGHBOURS.__getitem__, postings.message_weights(beside))
+    return {seq: score(seq, 0.0) + share * lift for (seq, lift), share in zip(beside.items(), shares, strict=True)}
 
 
 def rank(scores: Mapping[int, float]) -> list[int]:

@@ -18,9 +18,14 @@ from redismem.recall.segments import Segment
 # Weights of stems are integers, so their sum does not depend on the order.
 SCALE = 1 << 16
 """The factor of all scores."""
+MOST_WEIGHT = max(WEIGHTS)
+"""The weight of a word in the shortest messages."""
 POSTINGS_LIMIT = 400_000
 """The postings from which a search finds, in each further segment, only messages with the rarest of its words there."""
-_MOST_WEIGHT = max(WEIGHTS)
+# An irregular form ("went") matches a little less than the word of the query ("go").
+_FORM_SHARE = 0.7
+# A day that the query names counts more than a word: messages of other days rarely answer it.
+_PERIOD_SHARE = 1.5
 # Looking up one place takes as long as reading this number of postings.
 _LOOKUP_COUNT = 8
 
@@ -30,39 +35,46 @@ class _Row(NamedTuple):
 
     segment: Segment
     lists: list[tuple[int, Sequence[int]]]
-    """The number of each stem, and the places of the messages that contain it, rarest stem first."""
+    """The number of each word, and the places of the messages that contain it, rarest word first."""
     period: list[range]
     """The places on the days that the query names."""
 
 
 class Matches:
-    """The posting lists of a query's stems, and the places on the days that it names, by segment."""
+    """The posting lists of a query's words, and the places on the days that it names, by segment."""
 
     def __init__(
-        self, postings: Postings, hashes: Sequence[int], is_meant: Callable[[int], bool] | None = None
+        self, postings: Postings, words: Sequence[Sequence[int]], is_meant: Callable[[int], bool] | None = None
     ) -> None:
-        """Look up the stems.
+        """Look up the words.
 
         Args:
             postings: The index.
-            hashes: The hashes of the query's stems.
+            words: For each word of the query, the hash of its stem, then those of its other forms.
             is_meant: True for the days since 1970 that the query names; `None` means that it names none.
         """
-        rows, counts, period_count = list[_Row](), [0] * len(hashes), 0
+        rows, counts, period_count = list[_Row](), [0] * len(words), 0
         for segment in postings.segments():
-            lists = [(stem, places) for stem, hashed in enumerate(hashes) if (places := segment.find(hashed))]
-            for stem, places in lists:
-                counts[stem] += len(places)
+            lists = list[tuple[int, Sequence[int]]]()
+            for word, (hashed, *forms) in enumerate(words):
+                if places := segment.find(hashed):
+                    lists.append((word, places))
+                    counts[word] += len(places)
+                if forms and (others := {place for form in forms for place in segment.find(form)}.difference(places)):
+                    lists.append((len(words) + word, sorted(others)))
+                    counts[word] += len(others)
             period = [] if is_meant is None else segment.on_days(is_meant)
             period_count += sum(len(each) - segment.weights.count(0, each.start, each.stop) for each in period)
             if lists or period:
                 rows.append(_Row(segment, lists, period))
         for row in rows:
-            row.lists.sort(key=lambda each: counts[each[0]])
+            row.lists.sort(key=lambda each: counts[each[0] % len(words)])
         self._rows = rows
         self._total = postings.count
-        self._rarities = [self._rarity(count) for count in counts]
-        self._period_rarity = self._rarity(period_count)
+        rarities = [self._rarity(count) for count in counts]
+        self._rarities = [*rarities, *(int(_FORM_SHARE * rarity) for rarity in rarities)]
+        """The rarities of the words, then those of their other forms."""
+        self._period_rarity = int(_PERIOD_SHARE * self._rarity(period_count))
         self.count = sum(counts) + period_count
         """The number of postings."""
 
@@ -97,7 +109,7 @@ class Matches:
 
     def _bound(self, row: _Row) -> float:
         """Return a number that no score in this segment exceeds."""
-        return _MOST_WEIGHT * self._words(row) + (self._period_rarity if row.period else 0)
+        return MOST_WEIGHT * self._words(row) + (self._period_rarity if row.period else 0)
 
     def _sum_up(self, row: _Row, floor: float, *, is_full: bool) -> tuple[dict[int, int], int]:
         """Return the sum of the rarities of the words of each message whose score may reach the floor, by place.
@@ -108,7 +120,7 @@ class Matches:
         get_sum, words_left, used_count, read_count = sums.get, self._words(row), 0, 0
         floor -= self._period_rarity if row.period else 0
         for stem, places in row.lists:
-            if words_left * _MOST_WEIGHT < floor or (sums and not is_full):
+            if words_left * MOST_WEIGHT < floor or (sums and not is_full):
                 break
             rarity = self._rarities[stem]
             if sums:

@@ -5,15 +5,18 @@ A query looks up only its own stems, so its cost grows with the number of matche
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 
 from redismem.originals.blocks import BLOCK_COUNT, first_seq_of
-from redismem.originals.signatures import Signature
+from redismem.originals.signatures import WEIGHTS, Signature
 from redismem.recall.segments import SEGMENT_BLOCKS, Segment
 
 # A stem is rare in a segment if two to four messages contain it. This many stems of a segment are looked at.
 _RARE_COUNTS, _PAIRED_STEMS = (2, 4), 4_096
+# The growing block and the unfrozen segment may be small, so the usual weight looks at one more.
+_NEWEST_SEGMENTS = 3
 
 
 class Postings:
@@ -113,6 +116,24 @@ class Postings:
         segment, position = self._place_of(number)
         at = position * BLOCK_COUNT
         return b"" if segment is None else bytes(segment.weights[at : at + BLOCK_COUNT])
+
+    def message_weights(self, seqs: Iterable[int]) -> list[int]:
+        """Return the number in WEIGHTS of the weight of each message; 0 means that there is no message."""
+        segments, found = self.segments(), list[int]()
+        first_seqs = [segment.first_seq for segment in segments]
+        first_seq, weights = 0, bytearray()
+        for seq in seqs:
+            if not 0 <= seq - first_seq < len(weights) and (at := bisect_right(first_seqs, seq)):
+                first_seq, weights = first_seqs[at - 1], segments[at - 1].weights
+            place = seq - first_seq
+            found.append(weights[place] if 0 <= place < len(weights) else 0)
+        return found
+
+    def usual_weight(self) -> float:
+        """Return the mean weight of a word in the newest messages; 0 without messages."""
+        classes = b"".join([segment.weights for segment in self.segments()[-_NEWEST_SEGMENTS:]])
+        counts = [classes.count(number) for number in range(1, len(WEIGHTS))]
+        return sum([count * weight for count, weight in zip(counts, WEIGHTS[1:], strict=True)]) / max(1, sum(counts))
 
     def _place_of(self, number: int) -> tuple[Segment | None, int]:
         """Return the segment that may contain a block, and the position of the block in it."""

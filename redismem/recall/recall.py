@@ -200,7 +200,7 @@ class Recall:
 
         def find() -> tuple[dict[int, float], dict[int, float], list[int]]:
             own = ranking.scores(matches, window)
-            return own, lift_neighbours(own), ranking.rules(matches, window)
+            return own, lift_neighbours(own, postings), ranking.rules(matches, window)
 
         is_much = matches.count > MANY_POSTINGS
         own, scores, rules = await run_apart(self._store.transport, find, is_much=is_much)
@@ -291,7 +291,7 @@ def search_context(context: Context, query: str, limit: int, max_tokens: int | N
         postings.add([(number, decode_signature(sign_messages(part, 0)))])
     ranking = Ranking(query, context.newest_day or 0)
     scores = ranking.scores(ranking.match(postings))
-    hits = rank(lift_neighbours(scores))
+    hits = rank(lift_neighbours(scores, postings))
     usable = [message for message in context.messages if not (message.pinned or is_gap(message))]
     sizes: dict[int, Size] = {
         message.seq: (line_tokens(format_line(message), message), message.day) for message in usable

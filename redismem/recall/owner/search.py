@@ -231,7 +231,7 @@ def _find(
     """
     window = {*cached.seqs_from(session_id, stop_seq)}
     scores = ranking.scores(matches, window)
-    lifted = lift_neighbours(scores)
+    lifted = lift_neighbours(scores, cached.postings)
     rules = ranking.rules(matches, window)
     if in_turn and ranking.asks_nothing(lifted, cached.postings):
         return set(), [], rules
