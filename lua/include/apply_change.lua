@@ -1,10 +1,11 @@
 -- Applies the change of one record: the index first and the description last, so that a log cut in between never leaves a
 -- record that no index names, or a write that counts as made.
--- READS change record order id records owned
+-- READS change record order id records owned updated
 -- SETS
 redis.call('ZADD', records, 0, id) -- [listed]
 -- Behind the first addition: a script that has removed something would go on when memory is short.
 if not change.described then redis.call('UNLINK', order) end -- [left of an expired record]
+if change.updated_us ~= '-' then redis.call('ZADD', updated, change.updated_us, id) end -- [update listed]
 if change.owner ~= '-' and not change.described then redis.call('ZADD', owned, change.owner, id) end -- [owner listed]
 for at = change.drop, change.add - 1, 1000 do
   redis.call('HDEL', record, unpack(ARGV, at, math.min(at + 999, change.add - 1))) -- [drops]

@@ -3,6 +3,7 @@
 -- KEYS
 --   records
 --   owned
+--   updated
 --   record
 --   order
 --   copies    time of each copy in quarantine
@@ -15,7 +16,7 @@
 -- FIELDS
 -- REPLY 1 there was such a record, 0 none; negative: the number of the check that does not hold; then the times of the copies
 -- ERROR OWNER other
-local records, owned, record, order, copies, cleared = unpack(KEYS)
+local records, owned, updated, record, order, copies, cleared = unpack(KEYS)
 local id, life, noted_ms, named = unpack(ARGV, 1, 4)
 local kind = redis.call('TYPE', record).ok
 local described = kind == 'hash' and redis.call('HGET', record, '')
@@ -39,6 +40,7 @@ if cleared then life = noted or found end -- [sent again]
 if life == found then
   redis.call('ZREM', records, id) -- [not listed]
   redis.call('ZREM', owned, id) -- [owner not listed]
+  redis.call('ZREM', updated, id) -- [update not listed]
   -- The note comes first: if a crash cuts the log after it, a resent call removes the rest of the record, and no other.
   if cleared then redis.call('SET', cleared, life, 'PX', noted_ms) end -- [noted]
   redis.call('UNLINK', record, order) -- [removed]

@@ -1,19 +1,21 @@
 -- Removes expired records of a shard from its indexes, and lists the others by their owners. The arguments are the ids.
 -- KEYS
 --   records
---   owned     then hash and order of each record
+--   owned
+--   updated   then hash and order of each record
 -- ARGV
 -- FIELDS
 -- REPLY number of records removed from the indexes, number of records repaired
 -- ERROR
-local records, owned = unpack(KEYS, 1, 2)
+local records, owned, updated = unpack(KEYS, 1, 3)
 local removed, repaired = 0, 0
 for place, id in ipairs(ARGV) do
-  local record, order = KEYS[1 + 2 * place], KEYS[2 + 2 * place]
+  local record, order = KEYS[2 + 2 * place], KEYS[3 + 2 * place]
   local kind = redis.call('TYPE', record).ok
   if kind == 'none' then
     redis.call('ZREM', records, id) -- [expired]
     redis.call('ZREM', owned, id) -- [owner expired]
+    redis.call('ZREM', updated, id) -- [update expired]
     redis.call('UNLINK', order) -- [order expired]
     removed = removed + 1
   end

@@ -1,11 +1,12 @@
 -- Writes records of one shard, all or nothing, if their checks hold. A resent write with checks is recognised by its nonce.
 -- After sending come for each record: id; time to live in ms, or - to let it persist; score of its owner, or - without one;
--- owner and tag, as a new record stores them; the six counts; then checks (field; = and its value, * for any value, or
+-- owner and tag, as a new record stores them; the six counts and the time of update, or - without one; then checks (field; = and its value, * for any value, or
 -- nothing for no field), sets (field, value), first-wins sets (field, value), drops (field), additions to the order (0,
 -- member) and removals from it (member).
 -- KEYS
 --   records   the records of the shard
---   owned     its records with an owner; then hash and order of each record
+--   owned     its records with an owner
+--   updated   its records with a time of update; then hash and order of each record
 -- ARGV
 --   nonce     identifies this write: a byte of the process and 7 random ones; also the life of a record that it creates
 --   now_ms    - for the server's clock
@@ -13,14 +14,14 @@
 -- FIELDS
 -- REPLY 1 written now, 2 and a record was created, 0 written before; negative: the number of the check that does not hold, over all records
 -- ERROR OVERTAKEN sending · FORMAT version · CORRUPT description · OWNER other · PAST now_ms
-local records, owned = unpack(KEYS, 1, 2)
+local records, owned, updated = unpack(KEYS, 1, 3)
 local nonce, now_ms, sending = unpack(ARGV, 1, 3)
 local changes, is_known, refused, number, first, written = {}, false, nil, 0, 4, 1
-for place = 3, #KEYS, 2 do
+for place = 4, #KEYS, 2 do
   local record, order = KEYS[place], KEYS[place + 1]
   local id, ttl_ms, owner, birth, counts = unpack(ARGV, first, first + 4)
-  local checks, sets, keeps, drops, adds, removes = string.match(counts, '(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)')
-  local change = {record = record, order = order, id = id, owner = owner}
+  local checks, sets, keeps, drops, adds, removes, updated_us = string.match(counts, '(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.+)')
+  local change = {record = record, order = order, id = id, owner = owner, updated_us = updated_us}
   -- The birth begins with the owner: its length, a colon and its bytes.
   local named = owner == '-' and '' or string.sub(birth, 1, #string.match(birth, '^%d+:') + string.match(birth, '^%d+'))
   --- @include record_format

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Self
 
 from redismem import InvalidMessage, Memory, OwnerMismatch, RecordConflict
 from redismem.adapters.sessions import Opened, decode_in_slices, join_id, read_or_begin, split_id
-from redismem.record import Change, Head, Record, RecordEntry
+from redismem.record import Change, Head, Record, RecordPage
 from redismem.settings.extras import from_extra
 
 with from_extra("pydantic-ai", __name__):
@@ -20,7 +20,8 @@ with from_extra("pydantic-ai", __name__):
 
 _RECORD, _REVISION, _ENTRY = b"record", b"revision", b"entry:"
 """The fields of a conversation: its record, the revision to compare with, and an entry per message."""
-_PAGE_COUNT = 1_000
+_PAGE_COUNT = 500
+_EPOCH, _LAST_US = datetime(1970, 1, 1, tzinfo=UTC), 2**53 - 1
 _RECORDS = TypeAdapter(ConversationRecord)
 _ENTRIES = TypeAdapter(ConversationEntry)
 
@@ -107,7 +108,7 @@ class ConversationStore(theirs.ConversationStore):
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         """Return the records of all conversations or those of one scope, last saved first.
 
-        Reads the record of each of them. With a scope, redismem finds them by an index, without it by their ids.
+        With a limit, an index of the last saves names them. Without it, each conversation of the scope is read.
 
         Args:
             scope: The scope; `None` means all conversations of this store.
@@ -117,16 +118,19 @@ class ConversationStore(theirs.ConversationStore):
             InvalidSessionId: The scope is empty or longer than 256 bytes.
         """
         records: list[ConversationRecord] = []
-        async for entries in self._pages(scope):
-            values = await asyncio.gather(*(self._entry_record(entry).get(_RECORD) for entry in entries))
-            for entry, [value] in zip(entries, values, strict=True):
-                record = None if value is None else _decode_record(value)
-                if record is None or not self._has(record, entry.id):
-                    continue
-                if scope is None or record.scope == scope:
-                    records.append(record)
+        if limit is not None and 0 < limit <= _PAGE_COUNT:
+            page = await self._opened.memory.records(self._beginning, limit, owner=scope, newest=True, fields=[_RECORD])
+            records = self._records(page, scope)
+        if (
+            limit is None or limit < 0 or len(records) < limit
+        ):  # all that there are: also those that no save has put into the index
+            records = [record async for page in self._pages(scope, _RECORD) for record in self._records(page, scope)]
         records.sort(key=lambda record: record.updated_at, reverse=True)
         return records[:limit]
+
+    def _records(self, page: RecordPage, scope: str | None) -> list[ConversationRecord]:
+        decoded = [(entry.id, _decode_record(entry.values[0])) for entry in page.records if entry.values[0] is not None]
+        return [each for id, each in decoded if self._has(each, id) and scope in (None, each.scope)]
 
     async def write_record(
         self,
@@ -153,6 +157,7 @@ class ConversationStore(theirs.ConversationStore):
             absent=[_REVISION] if expected_revision is None else [],
             present=earlier,
             sets={**fields, _RECORD: _RECORDS.dump_json(record), _REVISION: record.revision.encode()},
+            updated_us=_microseconds(record.updated_at),
         )
         stored = self._open(record.conversation_id, record.scope)
         try:
@@ -218,26 +223,27 @@ class ConversationStore(theirs.ConversationStore):
             return entry_id.conversation_id
         if likely is not None and (await self._open(likely).get(_field(entry_id)))[0] is not None:
             return likely
-        async for entries in self._pages(None):
-            records = [self._entry_record(entry) for entry in entries]
-            for record, [value, found] in zip(
-                records, await asyncio.gather(*(each.get(_RECORD, _field(entry_id)) for each in records)), strict=True
-            ):
+        async for page in self._pages(None, _RECORD, _field(entry_id)):
+            for entry in page.records:
+                value, found = entry.values
                 if found is not None and value is not None:
                     conversation = _decode_record(value)
-                    if self._has(conversation, record.id):
+                    if self._has(conversation, entry.id):
                         return conversation.conversation_id
         raise LookupError("no such entry")
 
-    async def _pages(self, scope: str | None) -> AsyncIterator[list[RecordEntry]]:
+    async def _pages(self, scope: str | None, *fields: bytes) -> AsyncIterator[RecordPage]:
         cursor: str | None = None
         while True:
-            beginning = f"{self._prefix}:" if self._prefix else ""
-            page = await self._opened.memory.records(beginning, _PAGE_COUNT, cursor, owner=scope)
-            yield page.records
+            page = await self._opened.memory.records(self._beginning, _PAGE_COUNT, cursor, owner=scope, fields=fields)
+            yield page
             cursor = page.cursor
             if cursor is None:
                 return
+
+    @property
+    def _beginning(self) -> str:
+        return f"{self._prefix}:" if self._prefix else ""
 
     def _has(self, record: ConversationRecord, record_id: str) -> bool:
         """True if a conversation is of this store, and not of one with a longer prefix."""
@@ -247,9 +253,6 @@ class ConversationStore(theirs.ConversationStore):
         record_id = join_id(self._prefix, conversation_id)
         return self._opened.memory.record(record_id, owner=scope, ttl_s=self._ttl_s)
 
-    def _entry_record(self, entry: RecordEntry) -> Record:
-        return self._opened.memory.record(entry.id, tag=entry.tag)
-
 
 async def _read_heads(record: Record, entry_id: str, limit: int | None) -> list[tuple[bytes, bytes]]:
     """Return the stored entries up to one, newest first. Raise LookupError if one of them is missing."""
@@ -257,6 +260,10 @@ async def _read_heads(record: Record, entry_id: str, limit: int | None) -> list[
     if not heads or (len(heads) != limit and Head.decode(heads[-1][1]).parent):
         raise LookupError("an entry is missing: the conversation was deleted meanwhile")
     return heads
+
+
+def _microseconds(time: datetime) -> int:
+    return min((time.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1), _LAST_US)
 
 
 def _field(entry_id: str) -> bytes:

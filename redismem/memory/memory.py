@@ -58,10 +58,9 @@ class Memory:
 
     def __init__(self, store: Store, count_tokens: TokenCounter | None = None, workers: Workers | None = None) -> None:
         """Use `Memory.connect` instead of this constructor."""
-        self.store = store
+        self.store, self.settings = store, store.settings
         self._count_tokens = count_tokens
         self._append_limits = append_limits(store.settings)
-        self.settings = store.settings
         self.recall_cache = RecallCache(store.settings.max_recalled_sessions, store.settings.max_recalled_bytes)
         # Each turn makes a handle, so the prepared calls of the most recently used sessions are cached.
         self._calls = lru_cache(maxsize=_REMEMBERED_COUNT)(self._session_calls)
@@ -224,10 +223,9 @@ class Memory:
             InvalidRecord: The id or the tag is empty or too long, or `ttl_s` is out of range.
             InvalidSessionId: The owner is invalid.
         """
-        from redismem.protocol.record.keys import record_keys  # no turn needs it
-        from redismem.record.record import Record
+        from redismem.record.record import open_record  # no turn needs it
 
-        return Record(self.store, record_keys(self.store.keys, record_id, tag, owner=owner, ttl_s=ttl_s))
+        return open_record(self.store, record_id, tag, owner, ttl_s)
 
     async def records(
         self,
@@ -236,6 +234,7 @@ class Memory:
         cursor: str | None = None,
         *,
         owner: str | None = None,
+        newest: bool = False,
         fields: Sequence[bytes] = (),
     ) -> RecordPage:
         """Return a page of the records whose ids begin with a prefix, by id.
@@ -245,6 +244,7 @@ class Memory:
             limit: The number of records per page, 1 to 10,000. A page has fewer if some of them have expired.
             cursor: The cursor of the previous page. `None` starts at the first page.
             owner: Only the records that were created with this owner, by an index of their owners.
+            newest: True lists the records that were updated last, newest first, on one page: see `Change.updated_us`.
             fields: The fields to read of each record. Choose a limit that suits their size.
 
         Raises:
@@ -255,7 +255,7 @@ class Memory:
         """
         from redismem.record.listing import list_records  # no turn needs it
 
-        return await list_records(self.store, prefix, limit, cursor, owner, fields)
+        return await list_records(self.store, prefix, limit, cursor, owner, fields, newest=newest)
 
     @property
     def transcripts(self) -> Transcripts:

@@ -19,8 +19,8 @@ _WITHOUT_A_KEY = f"evalsha {_LOAD} multi exec time wait asking {_LISTENING} {_LE
 # Arguments that follow the key in a probe: the fewest with which the command is valid.
 _WITH_A_KEY = """
 hgetall / hget f / hmget f / hstrlen f / hset f v / hsetnx f v / hdel f / hlen / hkeys / hscan 0 / hexists f /
-lrange 0 0 / lindex 0 / llen / rpush v / lrem 0 v / lset 0 v / ltrim 0 0 / zadd 1 v / zrem v / zscore v / zcard /
-zcount 0 0 / zrange 0 0 / zrangebyscore 0 0 / zrevrangebyscore 0 0 / zrevrank v / zscan 0 / get / set v / incr /
+lrange 0 0 / lindex 0 / llen / rpush v / lrem 0 v / lset 0 v / ltrim 0 0 / zadd 1 v / zrem v / zscore v / zmscore v /
+zcard / zcount 0 0 / zrange 0 0 / zrangebyscore 0 0 / zrevrangebyscore 0 0 / zrevrank v / zscan 0 / get / set v / incr /
 exists / type / del / unlink / rename - / persist / pexpire 1 / pexpireat 1 / pexpiretime / pttl /
 setrange 0 v / strlen / getrange 0 0
 """

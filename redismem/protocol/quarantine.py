@@ -46,7 +46,7 @@ RECORD = CopyKind(
     "record",
     {"record": "hash", "order": "zset"},
     (b"",),
-    ("records", "records_owned"),
+    ("records", "records_owned", "records_updated"),
     (),
     Op.RECORD_QUARANTINE,
 )

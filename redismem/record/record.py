@@ -13,7 +13,7 @@ from redismem.protocol.quarantine import drop_copy
 from redismem.protocol.record import calls, reads
 from redismem.protocol.record.calls import WriteOutcome
 from redismem.protocol.record.changes import Change
-from redismem.protocol.record.keys import RecordKeys
+from redismem.protocol.record.keys import RecordKeys, record_keys
 from redismem.protocol.record.quarantine import of_record
 from redismem.protocol.record.reads import Found, Page, ReadOptions, Related, Trace, Walk, Walker
 from redismem.record.quarantine import put_into_quarantine
@@ -279,3 +279,8 @@ class Record:
     def keys(self) -> RecordKeys:
         """The record's keys in Redis."""
         return self._keys
+
+
+def open_record(store: Store, record_id: str, tag: str | None, owner: str | None, ttl_s: float | None) -> Record:
+    """Return the handle of a record. See `Memory.record`."""
+    return Record(store, record_keys(store.keys, record_id, tag, owner=owner, ttl_s=ttl_s))

@@ -249,6 +249,33 @@ async def test_a_save_whose_reply_was_lost_succeeds_though_others_saved_since(
         await store.save(conversation)
 
 
+async def test_a_limited_list_reads_an_index_and_has_nothing_that_was_deleted_or_forgotten(
+    store: Store, namespace: str
+) -> None:
+    events: list[Any] = []
+    async with store.memory(namespace, on_event=events.append) as memory:
+        conversations = ConversationStore(memory=memory)
+
+        async def listed(limit: int, scope: str | None = None) -> list[str]:
+            return [each.conversation_id for each in await conversations.list_conversations(scope=scope, limit=limit)]
+
+        for number in range(100):
+            scope = "anna" if number % 2 else "bo"
+            await conversations.save(Conversation(conversation_id=f"c{number}", messages=turn("x")), scope=scope)
+        again = await conversations.load("c7")
+        assert again is not None
+        again.messages += turn("more")
+        await conversations.save(again, scope="anna")
+        events.clear()
+        assert await listed(3) == ["c7", "c99", "c98"]
+        assert [event.op for event in events] == ["record_list"] * 2
+        assert await listed(3, "anna") == ["c7", "c99", "c97"]
+        await conversations.delete("c98")
+        await memory.forget(owner="anna")
+        assert await listed(2) == ["c96", "c94"]
+        assert await listed(60) == [f"c{number}" for number in range(96, -1, -2)]
+
+
 async def test_ids_of_entries_know_their_conversation_and_plain_ones_are_searched(memory: Memory) -> None:
     store, other = ConversationStore(memory=memory), ConversationStore(memory=memory, key_prefix="pydantic_ai:x")
     await other.save(Conversation(conversation_id="a", messages=turn("of another store")))

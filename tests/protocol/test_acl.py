@@ -194,6 +194,8 @@ def test_records_pass(url: str) -> None:
         assert (newest.member, len(record.walk(b"m").heads), record.drop(b"n")) == (b"m", 1, 1)
         assert [entry.id for entry in memory.records().records] == ["other", "r"]
         assert [entry.id for entry in memory.records(owner="ann").records] == ["r"]
+        record.write(Change(updated_us=1))
+        assert [entry.id for entry in memory.records(owner="ann", newest=True).records] == ["r"]
         assert record.write(Change(sets={b"version": b"1", b"data": b"{}"}))
         assert memory.transcripts.list().transcripts == []
         assert code("worker", "--once") == code("doctor", "--deep") == 0

@@ -43,7 +43,7 @@ class Thing:
 
     async def write(self, text: str) -> None:
         if self.is_record:
-            await self.handle.write(Change(sets={b"m": text.encode()}, adds=[b"m"]))
+            await self.handle.write(Change(sets={b"m": text.encode()}, adds=[b"m"], updated_us=1))
         else:
             await self.handle.append_and_read({"role": "user", "content": text}, merge={"said": text})
             await self.raw.hset(self.keys.originals, "0", text)

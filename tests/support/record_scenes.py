@@ -109,13 +109,14 @@ async def parts_of_a_change(memory: Memory, raw: Any) -> None:
     """Each part of a change does its own, also in runs of a thousand; the description is written when it must be."""
     record, other = memory.record("r", owner="ann", tag="t"), memory.record("other", tag="t")
     many = [b"%04d" % number for number in range(1_500)]
-    await record.write(Change(sets=dict.fromkeys(many, b"v"), sets_once={b"f": b"1"}, adds=many))
+    await record.write(Change(sets=dict.fromkeys(many, b"v"), sets_once={b"f": b"1"}, adds=many, updated_us=7))
     assert await raw.zrange(record.keys.records, 0, -1) == await raw.zrange(record.keys.owned, 0, -1) == [b"r"]
     assert (await raw.hlen(record.keys.record), await raw.zcard(record.keys.order)) == (1_502, 1_500)
     described = await raw.hget(record.keys.record, "")
     await other.write(Change(), (memory.record("r", tag="t"), Change(sets_once={b"f": b"2"})))
     assert await raw.hget(record.keys.record, "") == described
     assert await raw.zcard(record.keys.owned) == 1
+    assert await raw.zrange(record.keys.updated, 0, -1, withscores=True) == [(b"r", 7.0)]
     assert await record.get(b"f") == [b"1"]
     await record.write(Change(absent=[b"x"], drops=many[:1_400], removes=many[1:], sets={many[0]: b"w"}))
     assert (await raw.hlen(record.keys.record), await raw.zrange(record.keys.order, 0, -1)) == (103, many[:1])
@@ -165,7 +166,7 @@ async def conditions(memory: Memory, raw: Any) -> None:
 async def clears(memory: Memory, raw: Any) -> None:
     """A clear removes both keys and both entries, if life and conditions are as expected; also what is left of one."""
     record = memory.record("r", owner="ann")
-    await record.write(ONE)
+    await record.write(Change(sets={b"m": b"1"}, adds=[b"m"], updated_us=1))
     life = (await raw.hget(record.keys.record, ""))[2:10]
     for change in ({b"m": b"2"}, {b"x": b"1"}):
         with pytest.raises(RecordConflict) as caught:
@@ -175,7 +176,7 @@ async def clears(memory: Memory, raw: Any) -> None:
     assert await record.exists(), "of another life"
     clear = calls.clear(record.keys, {b"m": b"1"}, memory.store.settings)
     assert (await memory.store.run(clear)).was_there is True
-    assert await raw.exists(record.keys.order, record.keys.records, record.keys.owned) == 0
+    assert await raw.exists(record.keys.order, record.keys.records, record.keys.owned, record.keys.updated) == 0
     (note,) = [key async for key in raw.scan_iter(record.keys.shard + b":cleared:*")]
     assert 60_000 < await raw.pttl(note) <= 60_000 + 2_000 * memory.store.settings.deadline_s
     await record.write(Change(sets={b"m": b"2"}))
@@ -307,7 +308,7 @@ async def sweeps(memory: Memory, raw: Any) -> None:
     ids = ("gone", "torn", "unlisted", "unowned", "sound", "another's", "nobody's")
     records = {name: memory.record(name, tag="t", owner=None if name == "nobody's" else "ann") for name in ids}
     for record in records.values():
-        await record.write(ONE)
+        await record.write(Change(sets={b"m": b"1"}, adds=[b"m"], updated_us=1))
     keys = {name: record.keys for name, record in records.items()}
     records_key, owned = keys["sound"].records, keys["sound"].owned
     score = await raw.zscore(owned, "sound")
@@ -321,6 +322,7 @@ async def sweeps(memory: Memory, raw: Any) -> None:
     left = sorted(name.encode() for name in ids if name not in ("gone", "torn"))
     assert await raw.zrange(records_key, 0, -1) == sorted([*left, b"hash"])
     assert await raw.zrange(owned, 0, -1, withscores=True) == [(name, score) for name in left if name != b"nobody's"]
+    assert await raw.zrange(keys["sound"].updated, 0, -1) == left
     assert await raw.exists(keys["torn"].order) == 0
     assert await RecordSweep(memory.store).sweep() == (0, 0)
 

@@ -10,6 +10,8 @@ from redismem.protocol.call import Argument
 
 NAME_BYTES = 4_096
 """The largest name of a field or member."""
+_LAST_US = 2**53 - 1
+"""The last time that is exact as a score in Redis, in the year 2255."""
 CHANGE_BYTES = 64 * 1024 * 1024
 """The most bytes that one write may send."""
 CHANGE_COUNT = 20_000
@@ -40,6 +42,12 @@ class Change:
     removes: Collection[bytes] = ()
     """Members to remove from the order."""
 
+    updated_us: int | None = None
+    """The time of the update in microseconds since 1970, by which `Memory.records(newest=True)` sorts the record.
+
+    `None` leaves the record at its place in that list, or out of it.
+    """
+
     def checks(self) -> list[tuple[bytes, bytes]]:
         """Return the field of each condition with its argument, in the order of the script's numbers."""
         equal = [(name, b"=" + check_value(value)) for name, value in self.equals.items()]
@@ -49,7 +57,7 @@ class Change:
         """Return the counts, then the arguments.
 
         Raises:
-            InvalidRecord: a name is not 1 to 4,096 bytes, or a value is not bytes.
+            InvalidRecord: a name is not 1 to 4,096 bytes, or a value is not bytes, or the time is out of range.
             TooLarge: it has more than 20,000 names.
         """
         for names in (self.adds, self.removes, self.drops, self.equals, self.absent, self.present):
@@ -59,7 +67,8 @@ class Change:
         counts = [*map(len, (checks, self.sets, self.sets_once, self.drops, self.adds, self.removes))]
         if sum(counts) > CHANGE_COUNT:
             raise TooLarge(f"a change has {sum(counts)} names, over {CHANGE_COUNT:,}, a fixed limit")
-        arguments: list[Argument] = [" ".join(map(str, counts))]
+        updated = "-" if self.updated_us is None else _check_time(self.updated_us)
+        arguments: list[Argument] = [f"{' '.join(map(str, counts))} {updated}"]
         for check in checks:
             arguments += check
         for fields in (self.sets, self.sets_once):
@@ -70,6 +79,12 @@ class Change:
             arguments += (0, member)
         arguments += self.removes
         return arguments
+
+
+def _check_time(time_us: object) -> int:
+    if type(time_us) is not int or abs(time_us) > _LAST_US:
+        raise InvalidRecord("the time of an update is a whole number of microseconds")
+    return time_us
 
 
 def check_name(name: object) -> bytes:

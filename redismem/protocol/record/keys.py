@@ -36,6 +36,7 @@ class RecordKeys:
     order: bytes
     records: bytes
     owned: bytes
+    updated: bytes
     shard: bytes
     birth: bytes
     """Owner and tag, as the description of a new record ends."""
@@ -101,6 +102,7 @@ def keys_in_shard(
         order=shard + b":order:" + member,
         records=shard + b":records",
         owned=shard + b":records_owned",
+        updated=shard + b":records_updated",
         shard=shard,
         birth=birth,
     )

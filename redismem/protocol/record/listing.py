@@ -21,7 +21,8 @@ from redismem.protocol.record.changes import check_names
 from redismem.protocol.record.keys import DESCRIPTION, decode_description, record_keys
 from redismem.protocol.record.reads import bounds_of
 
-_LIMIT = 10_000
+LIMIT = 10_000
+"""The most records of one page."""
 _LEAST_COUNT = 16
 """The ids that each shard is asked for at first: the records of one tag, such as a namespace, are all in one shard."""
 _FOREIGN_CURSOR = "this cursor was not returned by records()"
@@ -59,7 +60,84 @@ class _Shard:
     is_done: bool = False
 
 
-class RecordsReader:
+class PageReader:
+    """Reads one page: its subclass finds the ids, and this one what the records are."""
+
+    def __init__(self, keys: Keys, prefix: str, limit: int, owner: str | None) -> None:
+        """Begin a page.
+
+        Raises:
+            ValueError: the limit is out of range.
+            InvalidRecord: the prefix is no string.
+            InvalidSessionId: the owner is invalid.
+        """
+        if type(limit) is not int or not 1 <= limit <= LIMIT:
+            raise ValueError(f"limit is an integer, from 1 to {LIMIT}")
+        if not isinstance(prefix, str):
+            raise InvalidRecord("a prefix of record ids is a string")
+        self._keys, self._limit = keys, limit
+        self._owner = None if owner is None else check_owner(owner)
+        self._prefix, self._prefixes = encode_id(prefix), keys.prefixes()
+        self.foreign: set[bytes] = set()
+        """Keys of a foreign type instead of a record: `redismem doctor --deep` reports them."""
+        self.unreadable: list[str] = []
+        """The ids of records of the page that are damaged, unless it is the page of an owner."""
+
+    def next_call(self) -> Call[Any] | None:
+        """Return a call that reads on; `None` once the ids of the page are known."""
+        raise NotImplementedError
+
+    def _page(self) -> list[tuple[bytes, int]]:
+        """Return id and shard of each record of the page."""
+        raise NotImplementedError
+
+    def cursor(self) -> str | None:
+        """Return the cursor of the next page; `None` at the end."""
+        return None
+
+    def describe(self, fields: Sequence[bytes]) -> Call[list[RecordEntry]]:
+        """Build a call that reads the descriptions and fields of the page's records, without those that have expired.
+
+        Raises:
+            InvalidRecord: a field is invalid.
+        """
+        check_names(fields)
+        prefixes = self._prefixes
+        named = [(decode_id(member), prefixes[number] + b":record:" + member) for member, number in self._page()]
+        ids = [(name, key) for name, key in named if name is not None and key not in self.foreign]
+        foreign = [name for name, key in named if name is not None and key in self.foreign]
+
+        def decode(*answers: Any) -> list[RecordEntry]:
+            entries, damaged = [], list(foreign)
+            for (name, key), (described, *values) in zip(ids, answers, strict=True):
+                about = decode_description(described)
+                if about is not None and self._prefix_of(about.tag) != key.partition(b":record:")[0]:
+                    about = None  # the tag is damaged: it would lead to another shard
+                owner = None if about is None else decode_owner(about.owner)
+                if about is not None and self._owner in (None, owner):
+                    entries.append(RecordEntry(name, about.tag, owner, tuple(values)))
+                elif about is None and described is not None:
+                    damaged.append(name)
+            self.unreadable = damaged if self._owner is None else []
+            return entries
+
+        commands: tuple[Command, ...] = tuple(("HMGET", key, DESCRIPTION, *fields) for _, key in ids)
+        return independent(commands, decode, Op.RECORD_LIST)
+
+    def _prefix_of(self, tag: str) -> bytes:
+        return self._keys.prefix_of(encode_id(tag)) if tag else b""
+
+    def find_foreign(self) -> Call[None]:
+        """Build a call that notes the keys of a foreign type, for `describe` to leave out."""
+        keys = [self._prefixes[number] + b":record:" + member for member, number in self._page()]
+
+        def decode(*kinds: bytes) -> None:
+            self.foreign = {key for key, kind in zip(keys, kinds, strict=True) if kind not in (b"hash", b"none")}
+
+        return independent(tuple(("TYPE", key) for key in keys), decode, Op.RECORD_LIST)
+
+
+class RecordsReader(PageReader):
     """Reads one page, by id and then by shard. Asks each shard for little more than its share of the page first."""
 
     def __init__(self, keys: Keys, prefix: str, limit: int, cursor: str | None, owner: str | None = None) -> None:
@@ -70,23 +148,13 @@ class RecordsReader:
             InvalidRecord: the prefix is no string.
             InvalidSessionId: the owner is invalid.
         """
-        if type(limit) is not int or not 1 <= limit <= _LIMIT:
-            raise ValueError(f"limit is an integer, from 1 to {_LIMIT}")
-        if not isinstance(prefix, str):
-            raise InvalidRecord("a prefix of record ids is a string")
-        self._keys, self._limit = keys, limit
-        self._owner = None if owner is None else check_owner(owner)
-        self._prefix = encode_id(prefix)
+        super().__init__(keys, prefix, limit, owner)
         self._found: list[tuple[bytes, int]] = []
-        self.foreign: set[bytes] = set()
-        """Keys of a foreign type instead of a record: `redismem doctor --deep` reports them."""
-        self.unreadable: list[str] = []
-        """The ids of records of the page that are damaged, unless it is the page of an owner."""
         after, after_shard = (None, -1) if cursor is None else _decode_cursor(cursor)
         self._after = (after or b"", after_shard)
         share = limit / keys.shard_count
         count = min(limit + 1, max(math.ceil(share + 2 * math.sqrt(share)) + 2, _LEAST_COUNT))
-        self._shards = [_Shard(number, name, (b"", b""), count) for number, name in enumerate(keys.prefixes())]
+        self._shards = [_Shard(number, name, (b"", b""), count) for number, name in enumerate(self._prefixes)]
         for shard in self._shards:
             least, greatest = bounds_of(encode_id(prefix), after=after)
             if after is not None and shard.number > after_shard and least == b"(" + after:
@@ -132,47 +200,6 @@ class RecordsReader:
 
     def _page(self) -> list[tuple[bytes, int]]:
         return heapq.nsmallest(self._limit, self._found)
-
-    def describe(self, fields: Sequence[bytes]) -> Call[list[RecordEntry]]:
-        """Build a call that reads the descriptions and fields of the page's records, without those that have expired.
-
-        Raises:
-            InvalidRecord: a field is invalid.
-        """
-        check_names(fields)
-        prefixes = [shard.prefix for shard in self._shards]
-        named = [(decode_id(member), prefixes[number] + b":record:" + member) for member, number in self._page()]
-        ids = [(name, key) for name, key in named if name is not None and key not in self.foreign]
-        foreign = [name for name, key in named if name is not None and key in self.foreign]
-
-        def decode(*answers: Any) -> list[RecordEntry]:
-            entries, damaged = [], list(foreign)
-            for (name, key), (described, *values) in zip(ids, answers, strict=True):
-                about = decode_description(described)
-                if about is not None and self._prefix_of(about.tag) != key.partition(b":record:")[0]:
-                    about = None  # the tag is damaged: it would lead to another shard
-                owner = None if about is None else decode_owner(about.owner)
-                if about is not None and self._owner in (None, owner):
-                    entries.append(RecordEntry(name, about.tag, owner, tuple(values)))
-                elif about is None and described is not None:
-                    damaged.append(name)
-            self.unreadable = damaged if self._owner is None else []
-            return entries
-
-        commands: tuple[Command, ...] = tuple(("HMGET", key, DESCRIPTION, *fields) for _, key in ids)
-        return independent(commands, decode, Op.RECORD_LIST)
-
-    def _prefix_of(self, tag: str) -> bytes:
-        return self._keys.prefix_of(encode_id(tag)) if tag else b""
-
-    def find_foreign(self) -> Call[None]:
-        """Build a call that notes the keys of a foreign type, for `describe` to leave out."""
-        keys = [self._shards[number].prefix + b":record:" + member for member, number in self._page()]
-
-        def decode(*kinds: bytes) -> None:
-            self.foreign = {key for key, kind in zip(keys, kinds, strict=True) if kind not in (b"hash", b"none")}
-
-        return independent(tuple(("TYPE", key) for key in keys), decode, Op.RECORD_LIST)
 
     def cursor(self) -> str | None:
         """Return the cursor of the next page; `None` at the end."""

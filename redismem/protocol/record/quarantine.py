@@ -43,4 +43,5 @@ def revive(copy: Copy) -> Revival:
     life = os.urandom(_NONCE_BYTES)
     score = b"-" if copy.owner is None else copy.owner.partition(b" ")[0]
     sets = {DESCRIPTION: describe_anew(life, copy.birth)}
-    return Revival(life, 0 if copy.lasts else "-", (0, score), sets)
+    # A list by time of update must not miss it, and this is the only time that is known.
+    return Revival(life, 0 if copy.lasts else "-", (0, score, copy.put_ms * 1000), sets)

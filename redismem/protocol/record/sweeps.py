@@ -13,7 +13,7 @@ from redismem.protocol.record.keys import DESCRIPTION
 
 LISTED = b":records"
 """The end of the key of the index that lists all records of a shard."""
-_INDEXES = (LISTED, b":records_owned")
+_INDEXES = (LISTED, b":records_owned", b":records_updated")
 
 Cursors = Mapping[bytes, int]
 """The cursor of each index whose scan goes on."""
@@ -50,9 +50,9 @@ def indexes_of(keys: Keys) -> dict[bytes, int]:
 
 def sweep(shard: bytes, members: Sequence[bytes]) -> Call[tuple[int, int]]:
     """Build a call that sweeps records of a shard; it returns (removed from the indexes, repaired)."""
-    records, owned = (shard + name for name in _INDEXES)
+    records, owned, updated = (shard + name for name in _INDEXES)
     names = [shard + kind + member for member in members for kind in (b":record:", b":order:")]
-    indexes = {"records": records, "owned": owned}
+    indexes = {"records": records, "owned": owned, "updated": updated}
     return script_call(Op.RECORD_SWEEP, None, tuple, indexes, script="sweep_records", more_keys=names, more=members)
 
 
@@ -78,7 +78,7 @@ def look(shard: bytes, members: Sequence[bytes], hashes: Sequence[bool]) -> Call
         record, order = shard + b":record:" + member, shard + b":order:" + member
         described = ("HGET", record, DESCRIPTION) if is_hash else ("TYPE", record)
         commands += [("TYPE", record), described, ("TYPE", order), ("PEXPIRETIME", record), ("PEXPIRETIME", order)]
-        commands += [("ZSCORE", shard + name, member) for name in _INDEXES]
+        commands += [("ZSCORE", shard + name, member) for name in _INDEXES[:2]]
 
     def decode(*answers: Any) -> list[Seen]:
         found = []
