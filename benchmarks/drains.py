@@ -3,8 +3,9 @@
 Summaries: one worker summarises sessions with 11 messages in the window. The model answers at once or after 500 ms, at
 two concurrencies. Redis' CPU per summary is the CPU of the first case, divided by the number of summaries.
 Evictions: the oldest of twice as many sessions as the limit allows, with and without an `on_evict`.
-Idle: one scheduler ticks once a second over 64 shards or more, and finds nothing. The figures are the CPU of Redis,
-less that of an idle server, and the CPU of the scheduler's process per tick.
+Idle: one scheduler ticks once a second over 64 shards or more, and finds nothing, for 12 s, or with `--long` for a
+minute, which has every kind of tick. The figures are the CPU of Redis, less that of an idle server, and the CPU of the
+scheduler's process per tick.
 Woken: the time from an append that overflows to its readable summary, in one process, with an hour between two ticks.
 Appends: their p99 from sixteen callers that pause between appends, beside each kind of workers in turn, which write
 extractive summaries of the sessions: none, `redismem worker` at the priority of the turns and at its own lower one, and
@@ -114,7 +115,7 @@ async def evictions(server: Server, name: str, handed_over: bool, sessions_count
 async def idle(server: Server, name: str, first_s: float, seconds: float, shards: int) -> tuple[float, float]:
     """Return the cost of an idle scheduler: percent of a core of Redis, and ms of its own process per tick.
 
-    The first tick polls everything once, so the measurement begins `first_s` later. A minute has every kind of tick.
+    The first tick polls everything once, so the measurement begins `first_s` later.
     """
     memory = over_lane(server.url, f"{name}-{shards}", Settings(shards=shards))
     await fill(memory, 500, 3)
@@ -197,6 +198,7 @@ async def appends(server: Server, name: str, rounds: int, sessions_count: int) -
             for number, what in enumerate(BESIDE)
         }
         for turn in range(-1, rounds):
+            step(f"appends beside workers, round {turn + 1} of {rounds}")
             for what in random.sample(BESIDE, len(BESIDE)):
                 took = await append_times(memories[what], turn, sessions_count)
                 if turn >= 0:  # the first turn warms up
@@ -252,25 +254,37 @@ def report(result: dict[str, Any]) -> str:
     )
 
 
+def step(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
 async def measure(server: Server, asked: argparse.Namespace) -> dict[str, Any]:
     name = f"bench-drains-{os.getpid()}"
     some, rounds, sessions_count = (200, 2, 1) if asked.quick else (4000, asked.rounds, 6)
-    first_s, seconds = (0.5, 1.0) if asked.quick else (5.0, 60.0)
+    first_s, seconds = (0.5, 1.0) if asked.quick else (3.0, 60.0 if asked.long else 12.0)
     per_s, server_us_of = {}, []
     for latency_s in (0.0, 0.5):
         for concurrency in (16, 256):
             count = some if latency_s == 0 else min(some, 4 * concurrency)
             what = f"summaries, a model of {latency_s * 1000:.0f} ms, concurrency {concurrency}"
+            step(what)
             per_s[what], server_us = await summaries(server, f"{name}-s", latency_s, concurrency, count)
             server_us_of.append(server_us)
     for handed_over in (False, True):
         what = "evictions" + (", transcripts handed over" if handed_over else "")
+        step(what)
         per_s[what] = await evictions(server, f"{name}-e", handed_over, some)
+    idle_percent = []
+    for shards in SHARDS:
+        step(f"idle, {shards:,} shards, {seconds:.0f} s")
+        idle_percent.append(await idle(server, f"{name}-i", first_s, seconds, shards))
+    step("woken by an append")
+    woken_ms = await woken(server, f"{name}-w", some // 20)
     return {
         "per_s": per_s,
         "summary_server_us": server_us_of[0],
-        "idle_percent": [await idle(server, f"{name}-i", first_s, seconds, shards) for shards in SHARDS],
-        "woken_ms": await woken(server, f"{name}-w", some // 20),
+        "idle_percent": idle_percent,
+        "woken_ms": woken_ms,
         "appends": await appends(server, f"{name}-a", rounds, sessions_count),
     }
 
@@ -279,7 +293,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--worker"]:
         run(work(*sys.argv[2:]))
         return
-    asked = options("benchmarks.drains", __doc__ or "", rounds=9).parse_args()
+    parser = options("benchmarks.drains", __doc__ or "", rounds=3)
+    parser.add_argument("--long", action="store_true", help="watch an idle scheduler for a minute")
+    asked = parser.parse_args()
     with one_server() as server:
         around = surroundings(server, "benchmarks.drains") | {"cores": pin_cores(server), "load": f"before {load()}"}
         result = run(measure(server, asked))

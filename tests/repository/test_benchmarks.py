@@ -93,8 +93,8 @@ def test_beside_gives_the_ratio_to_a_pool_on_a_link_and_on_loopback() -> None:
 @pytest.mark.nightly
 def test_tails_gives_the_percentiles_at_each_share_of_the_capacity() -> None:
     printed = run("benchmarks.tails", "--quick")
-    row = r"^[24] processes, (?:50|80)% of [\d,]+ turns/s(?: +\d+\.\d){3}$"
-    assert len(re.findall(row, printed, re.MULTILINE)) == 4
+    row = r"^[124] processes, (?:50|80|120)% of [\d,]+ turns/s(?: +\d+\.\d){3} +[\d.]+% +[\d,]+$"
+    assert len(re.findall(row, printed, re.MULTILINE)) == 6
 
 
 @pytest.mark.nightly
