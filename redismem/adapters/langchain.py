@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from redismem import blocking
+from redismem.adapters.repairs import NO_ENDS, NO_RESULT, Ends, Orphans, find_orphans, say_repaired
 from redismem.adapters.sessions import check_memory, decode_in_slices, join_id, make_policy, read_or_begin, renews
 from redismem.context.context import Context
 from redismem.errors import CorruptSession, InvalidMessage
@@ -18,14 +19,18 @@ from redismem.settings.extras import from_extra
 with from_extra("langchain", __name__):
     from langchain_core.chat_history import BaseChatMessageHistory
     from langchain_core.messages import (
+        AIMessage,
         BaseMessage,
         HumanMessage,
+        ToolMessage,
         convert_to_messages,
         message_to_dict,
         messages_from_dict,
     )
     from langchain_core.runnables.config import run_in_executor
 
+_Item = tuple[int, BaseMessage]
+"""A message, behind the seq that orders it."""
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, NotImplementedError)
 
 
@@ -47,6 +52,8 @@ class ChatMessageHistory(BaseChatMessageHistory):
             then read as one `HumanMessage`. The first message of a session decides.
         owner: The person whom the session belongs to, as in `Memory.session`.
         zone: The time zone of the days in summaries, an IANA name such as "Europe/Zurich"; `None` means UTC.
+        open_calls: True lets the history end with tool calls whose results your code adds later, such as after an
+            approval. False is for a chain whose input is the user's next message: these calls are read as interrupted.
 
     Raises:
         InvalidSessionId: An id or the owner is empty, too long, or has characters that are not allowed.
@@ -63,12 +70,13 @@ class ChatMessageHistory(BaseChatMessageHistory):
         summarise: bool = False,
         owner: str | None = None,
         zone: str | None = None,
+        open_calls: bool = True,
     ) -> None:
         super().__init__()
         check_memory(memory, Memory, blocking.Memory)
         policy = make_policy(ttl, summarise, zone)
         self._session = memory.session(join_id(key_prefix, session_id), policy=policy, owner=owner)
-        self._summarise, self._renew = summarise, renews(policy)
+        self._summarise, self._renew, self._open_calls = summarise, renews(policy), open_calls
         self._snapshot: list[BaseMessage] | None = None
 
     @property
@@ -82,7 +90,7 @@ class ChatMessageHistory(BaseChatMessageHistory):
                 session.set_aside()
                 context = session.read()
             messages = session.tail(self._tail_count(context)) or [*context.pinned, *context.messages]
-            self._snapshot = _view(context, messages, self._decode(messages))
+            self._snapshot = self._view(context, messages, self._decode(messages))
         return [*self._snapshot]
 
     async def aget_messages(self) -> list[BaseMessage]:
@@ -98,7 +106,7 @@ class ChatMessageHistory(BaseChatMessageHistory):
                 return await super().aget_messages()
             context = await read_or_begin(session, partial(session.read, renew=self._renew))
             messages = await session.tail(self._tail_count(context)) or [*context.pinned, *context.messages]
-            self._snapshot = _view(context, messages, await decode_in_slices(messages, self._decode))
+            self._snapshot = self._view(context, messages, await decode_in_slices(messages, self._decode))
         return [*self._snapshot]
 
     def add_messages(self, messages: Sequence[BaseMessage], *, id: str | None = None) -> None:
@@ -171,17 +179,44 @@ class ChatMessageHistory(BaseChatMessageHistory):
                 raise InvalidMessage(f"LangChain cannot represent message {message.seq}", self._session.id) from None
         return decoded
 
+    def _view(self, context: Context, messages: Sequence[Message], decoded: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the decoded messages in order, each call with its result, and one for the summaries of others."""
+        seqs = [message.seq for message in messages if not message.pinned]
+        items = sorted(zip([message.seq for message in messages], decoded, strict=True), key=itemgetter(0))
+        orphans = find_orphans((_ends_of(message) for _, message in items), may_end_open=self._open_calls)
+        if orphans:
+            say_repaired(self._session)
+            items = _repair(items, orphans)
+        hidden = [
+            summary
+            for summary in context.summaries
+            if not any(summary.first_seq <= seq <= summary.last_seq for seq in seqs)
+        ]
+        if hidden:
+            text = "\n\n".join(summary.to_openai(context.zone)["content"] for summary in hidden)
+            items.append((hidden[0].first_seq, HumanMessage(text)))
+        return [item for _, item in sorted(items, key=itemgetter(0))]
 
-def _view(context: Context, messages: Sequence[Message], decoded: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the decoded messages in order, with one message for the summaries of others."""
-    items = [(message.seq, item) for message, item in zip(messages, decoded, strict=True)]
-    seqs = [message.seq for message in messages if not message.pinned]
-    hidden = [
-        summary
-        for summary in context.summaries
-        if not any(summary.first_seq <= seq <= summary.last_seq for seq in seqs)
-    ]
-    if hidden:
-        text = "\n\n".join(summary.to_openai(context.zone)["content"] for summary in hidden)
-        items.append((hidden[0].first_seq, HumanMessage(text)))
-    return [item for _, item in sorted(items, key=itemgetter(0))]
+
+def _ends_of(message: BaseMessage) -> Ends:
+    if isinstance(message, ToolMessage):
+        return (message.tool_call_id,), ()
+    if isinstance(message, AIMessage) and (calls := [*message.tool_calls, *message.invalid_tool_calls]):
+        return (), [call["id"] for call in calls if call["id"] is not None]
+    return NO_ENDS
+
+
+def _repair(items: Sequence[_Item], orphans: Orphans) -> list[_Item]:
+    """Return the messages with a result for each call. A late result moves to its call; one without is left out."""
+    late = {id: items[at][1] for at, ids in reversed(orphans.results.items()) for id in ids}
+    closing: dict[int, list[BaseMessage]] = {}
+    for at, ids in orphans.calls.items():
+        closing[orphans.ends[at]] = [
+            late.get(id) or ToolMessage(NO_RESULT, tool_call_id=id, status="error") for id in sorted(ids)
+        ]
+    repaired: list[_Item] = []
+    for at, item in enumerate(items):
+        repaired += [(repaired[-1][0], result) for result in closing.get(at, ())]
+        if at not in orphans.results or not isinstance(item[1], ToolMessage):
+            repaired.append(item)
+    return repaired + [(repaired[-1][0], result) for result in closing.get(len(items), ())]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from redismem import Conflict, Context, InvalidSessionId, Memory, Message, RedismemError, SessionNotFound, Turn
 from redismem import Session as Conversation
+from redismem.adapters.repairs import say_repaired
 from redismem.adapters.runs import begin_run, run_of
 from redismem.adapters.sessions import (
     Sessions,
@@ -121,7 +122,11 @@ class Session:
         the summary then replaces the items that workers have summarised; a limit still returns the items themselves.
         """
         conversation = self._of(wrapper)
-        limit = resolve_session_limit(limit, self.session_settings)
+        items = await self._read_items(conversation, resolve_session_limit(limit, self.session_settings))
+        _say_orphans(items, conversation)
+        return items
+
+    async def _read_items(self, conversation: Conversation, limit: int | None) -> list[TResponseInputItem]:
         if limit is None and self._summarise:
             context = await read_or_begin(conversation, partial(conversation.read, renew=self._sessions.renew))
             await refuse_unseen(conversation, context)
@@ -264,6 +269,17 @@ class Session:
 
 def _items(messages: list[Message]) -> list[TResponseInputItem]:
     return [cast("TResponseInputItem", message.to_openai()) for message in messages]
+
+
+def _say_orphans(items: Sequence[TResponseInputItem], conversation: Conversation) -> None:
+    """Log that the SDK leaves out calls, because the user went on before their results came."""
+    waiting: set[str] = set()
+    for item in cast("Sequence[dict[str, Any]]", items):
+        if "call_id" in item:
+            (waiting.discard if str(item.get("type")).endswith("_output") else waiting.add)(str(item["call_id"]))
+        elif waiting and item.get("role") == "user":
+            say_repaired(conversation)
+            return
 
 
 def _items_with_summary(context: Context, conversation: Conversation) -> list[TResponseInputItem]:

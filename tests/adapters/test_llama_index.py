@@ -18,13 +18,12 @@ from llama_index.core.base.llms.types import (
     ThinkingBlock,
     ToolCallBlock,
 )
-from llama_index.core.bridge.pydantic import Field
-from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.memory import Memory as FrameworkMemory
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 from sqlalchemy import select
 from support.clock import Clock
+from support.memory_blocks import Flushed
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.stores import PATIENCE, Store, short_deadlines
@@ -41,6 +40,8 @@ from redismem import (
     TooLarge,
 )
 from redismem.adapters.llama_index import ChatStore
+from redismem.adapters.llama_index import messages as stored_messages
+from redismem.adapters.repairs import Orphans
 from redismem.models import open_extractive
 from redismem.protocol.keys import Keys
 from redismem.workers.eviction import Eviction
@@ -128,8 +129,15 @@ async def read_seqs(session: Session) -> list[int]:
     return [message.seq for message in await session.tail(200)]
 
 
+@pytest.fixture
+def as_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read calls without results, and results without calls, as they are stored: test_repairs.py has the repairs."""
+    monkeypatch.setattr(stored_messages, "find_orphans", lambda *_, **__: Orphans())
+
+
 # The last of the archived messages goes, a message that was added as archived is among the active ones, and the archive
 # is longer than a block.
+@pytest.mark.usefixtures("as_stored")
 @example(
     steps=[
         ("add_messages", [user_message(number) for number in range(9)], ACTIVE),
@@ -185,18 +193,6 @@ async def test_the_frameworks_memory_flushes_the_same_messages(
                 await framework.aput(ChatMessage(role=role, content=f"{number} " * size))
         blocks.append((block.texts, await framework.aget(), await framework.aget_all()))
     assert blocks[0] == blocks[1]
-
-
-class Flushed(BaseMemoryBlock[str]):
-    """A memory block that keeps the texts of what the memory flushes into it."""
-
-    texts: list[str | None] = Field(default_factory=list)
-
-    async def _aget(self, messages: list[ChatMessage] | None = None, **kwargs: Any) -> str:
-        return ""
-
-    async def _aput(self, messages: list[ChatMessage]) -> None:
-        self.texts += contents(messages)
 
 
 async def test_archived_messages_neither_cost_a_turn_nor_fill_the_key(proxy: Proxy, namespace: str) -> None:

@@ -14,6 +14,8 @@ from agent_framework import AgentSession, SessionContext, SupportsAgentRun
 from agent_framework import Message as ChatMessage
 
 from redismem import Conflict, InvalidMessage, InvalidState, Memory, Message, Session, Turn
+from redismem.adapters.agent_framework.repair import repair
+from redismem.adapters.repairs import say_repaired
 from redismem.adapters.runs import begin_run, run_of
 from redismem.adapters.sessions import (
     Sessions,
@@ -115,6 +117,8 @@ class HistoryProvider(framework.HistoryProvider):
     ) -> None:
         """Load the history for a run, after a check that its input can be stored: no tool runs for nothing.
 
+        Calls that neither the history nor the input answers get a result that says so, for this run alone.
+
         Raises:
             InvalidMessage, TooLarge: `save_messages` would refuse the input.
 
@@ -123,6 +127,10 @@ class HistoryProvider(framework.HistoryProvider):
         if self.store_inputs and context.input_messages:
             self._sessions.open(context.session_id or "").check(*map(self._encode, context.input_messages))
         await super().before_run(agent=agent, session=session, context=context, state=state)
+        loaded = context.context_messages.get(self.source_id)
+        if loaded and context.input_messages and (repaired := repair(loaded, context.input_messages)):
+            say_repaired(self._sessions.open(context.session_id or ""))
+            context.context_messages[self.source_id] = repaired
 
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any

@@ -1,18 +1,23 @@
-"""LlamaIndex: `ChatStore` keeps the messages of its `Memory` in Redis."""
+"""`ChatStore`: the chat store behind the `Memory` of LlamaIndex."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Self
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from redismem import Conflict, Context, InvalidMessage, InvalidSettings, Memory, Message, Session, SessionNotFound
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.bridge.pydantic import Field, PrivateAttr
+from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
+
+from redismem import Conflict, Context, InvalidSettings, Memory, Message, Session, SessionNotFound
+from redismem.adapters.llama_index.messages import decode, decode_for_model, encode, is_marked
 from redismem.adapters.sessions import (
     Sessions,
-    decode_in_slices,
     in_order,
     make_policy,
     read_or_begin,
@@ -20,23 +25,11 @@ from redismem.adapters.sessions import (
     split_id,
     summary_text,
 )
-from redismem.settings.extras import from_extra
-
-with from_extra("llama-index", __name__):
-    from llama_index.core.base.llms.types import ChatMessage, MessageRole
-    from llama_index.core.bridge.pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
-    from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
 _ALL_COUNT = 1 << 40
 _PAGE_COUNT = 10_000
 _INFOS_COUNT = 64
 """The sessions that `get_keys` asks about at a time."""
-_ARCHIVED = MessageStatus.ARCHIVED.value
-_STATUS = "status"
-"""The mark of a message that was added as archived, in its metadata. It may have active messages before it."""
-_KEYS = {"role", "additional_kwargs", "blocks"}
-_SPEAKERS = (MessageRole.USER.value, MessageRole.ASSISTANT.value)
-_CHAT_MESSAGES = TypeAdapter(list[ChatMessage])
 
 
 class _Row(NamedTuple):
@@ -84,7 +77,8 @@ class ChatStore(AsyncDBChatStore):
             key_prefix: The key `42` is the session `<key_prefix>:42` of redismem.
             ttl: The seconds without activity after which Redis removes a key. `None` keeps it for ten years.
             summarise: False keeps every message readable. True lets workers summarise the older messages of sessions
-                that this store begins: the summary is then the first active message, and what it covers is archived.
+                that this store begins: the summary is then the first active message, and what it covers is archived. A
+                `Memory` with memory blocks is then refused.
             owner: The person whom the keys that this store begins belong to, so that `memory.forget(owner=...)` removes
                 them. If a store serves several persons: a function that returns the owner of a key, or `None`.
             zone: The time zone of the days in summaries, an IANA name such as "Europe/Zurich"; `None` means UTC.
@@ -124,6 +118,8 @@ class ChatStore(AsyncDBChatStore):
     ) -> list[ChatMessage]:
         """Return the messages of a key, oldest first. An unknown key has none.
 
+        Among the active ones, a tool call without a result and a result without a call are quoted.
+
         Args:
             key: The key.
             status: The status of the messages; `None` means all.
@@ -132,16 +128,18 @@ class ChatStore(AsyncDBChatStore):
 
         Raises:
             InvalidMessage: The session has a message that is not from LlamaIndex.
+            InvalidSettings: A `Memory` with memory blocks asks a store with `summarise`.
             ValueError: `limit` or `offset` is negative.
         """
         _check_counts(limit=limit, offset=offset)
+        self._refuse_memory_blocks()
         session = self._sessions.open(key)
         if status is MessageStatus.ACTIVE:
             context, active = await self._read_active(session)
-            messages = [*_summarise(context), *await _decode(session, active)]
+            messages = [*_summarise(context), *await decode_for_model(session, active)]
         else:
             rows = await self._read_rows(session)
-            messages = await _decode(session, [row.message for row in rows if status in (None, row.status)])
+            messages = await decode(session, [row.message for row in rows if status in (None, row.status)])
         return messages if limit is None and not offset else messages[offset or 0 :][:limit]
 
     async def count_messages(self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE) -> int:
@@ -151,6 +149,24 @@ class ChatStore(AsyncDBChatStore):
             context, active = await self._read_active(session)
             return len(active) + bool(context.summaries)
         return sum(status in (None, row.status) for row in await self._read_rows(session))
+
+    def _refuse_memory_blocks(self) -> None:
+        """Refuse a `Memory` with memory blocks if workers summarise: each would miss what the other has taken.
+
+        A `Memory` does not tell its store of its blocks, so they are looked for among the callers.
+
+        Raises:
+            InvalidSettings: The caller has memory blocks.
+        """
+        memory = sys.modules.get("llama_index.core.memory.memory") if self.summarise else None
+        frame = None if memory is None else sys._getframe(1)
+        while frame is not None:
+            if frame.f_globals is vars(memory) and getattr(frame.f_locals.get("self"), "memory_blocks", None):
+                raise InvalidSettings(
+                    "summarise=True and memory blocks cannot go together, since both take the oldest messages: "
+                    "leave out summarise=True, or the memory_blocks"
+                )
+            frame = frame.f_back
 
     async def add_message(self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE) -> None:
         """Add a message. Raises as `add_messages` does."""
@@ -163,20 +179,25 @@ class ChatStore(AsyncDBChatStore):
 
         Raises:
             InvalidMessage: A message has a value that JSON cannot hold.
+            InvalidSettings: A `Memory` with memory blocks adds to a store with `summarise`.
             TooLarge: A message, the number of messages or the session exceeds its limit.
         """
+        self._refuse_memory_blocks()
         if messages:
-            await self._sessions.open(key).append(*(self._encode(message, status) for message in messages))
+            await self._sessions.open(key).append(
+                *(encode(message, status, is_read=self.summarise) for message in messages)
+            )
 
     async def set_messages(
         self, key: str, messages: Sequence[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
         """Replace all messages of a key, active and archived, by these, in one step. Raises as `add_messages` does."""
+        self._refuse_memory_blocks()
         session = self._sessions.open(key)
         if not messages:
             await session.clear()
             return
-        new = [self._encode(message, status) for message in messages]
+        new = [encode(message, status, is_read=self.summarise) for message in messages]
         while True:
             try:
                 await session.rewrite(1, new)
@@ -195,7 +216,7 @@ class ChatStore(AsyncDBChatStore):
         rows = await self._read_rows(session)
         messages = [row.message for row in rows if row.message.seq == idx]
         forgotten = await self._forget(session, messages)
-        return (await _decode(session, forgotten))[0] if forgotten else None
+        return (await decode(session, forgotten))[0] if forgotten else None
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
         """Remove the messages with this status; `None` removes the whole session."""
@@ -218,7 +239,7 @@ class ChatStore(AsyncDBChatStore):
         _check_counts(n=n)
         session = self._sessions.open(key)
         context, active = await self._read_active(session)
-        return await _decode(session, await self._forget(session, active[: max(0, n - bool(context.summaries))]))
+        return await decode(session, await self._forget(session, active[: max(0, n - bool(context.summaries))]))
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Archive the oldest `n` active messages, in one step, and return those that this call archived.
@@ -238,8 +259,8 @@ class ChatStore(AsyncDBChatStore):
         async with self._turn(key):
             with contextlib.suppress(SessionNotFound):
                 while len(archived) < n and (moved := await session.archive(n - len(archived))):
-                    archived += [each for each in moved if not _is_marked(each)]
-        return await _decode(session, archived)
+                    archived += [each for each in moved if not is_marked(each)]
+        return await decode(session, archived)
 
     def _turn(self, key: str) -> asyncio.Lock:
         """Return the lock that lets tasks of this loop archive a key in turn: of many at once, one would succeed."""
@@ -273,7 +294,7 @@ class ChatStore(AsyncDBChatStore):
         messages = in_order(context)
         if not messages:
             await refuse_unseen(session, context)
-        return context, [each for each in messages if not _is_marked(each)]
+        return context, [each for each in messages if not is_marked(each)]
 
     async def _read_rows(self, session: Session) -> list[_Row]:
         """Return all messages with their status, oldest first. Those that have left the window are archived."""
@@ -282,7 +303,7 @@ class ChatStore(AsyncDBChatStore):
         if context.first_seq > 1 and not context.degraded:
             messages = await session.tail(_ALL_COUNT)
             new = [each for each in messages if each.seq > context.last_seq]
-            active.update(each.seq for each in new if not _is_marked(each))
+            active.update(each.seq for each in new if not is_marked(each))
         return [_Row(each, MessageStatus.ACTIVE if each.seq in active else MessageStatus.ARCHIVED) for each in messages]
 
     async def _forget(self, session: Session, messages: Sequence[Message]) -> list[Message]:
@@ -294,46 +315,6 @@ class ChatStore(AsyncDBChatStore):
             except SessionNotFound:
                 break
         return [message for message in messages if message.seq in forgotten]
-
-    def _encode(self, message: ChatMessage, status: MessageStatus) -> Message | dict[str, Any]:
-        try:
-            payload = message.model_dump(mode="json")
-        except ValueError:  # its text may quote the message
-            raise InvalidMessage("a message has a value that JSON cannot hold") from None
-        # A worker must read what it summarises. Otherwise redismem reads only texts: it would pin system messages, and
-        # remove a tool call together with its results.
-        marks = {_STATUS: _ARCHIVED} if status is MessageStatus.ARCHIVED else None
-        if self.summarise or _is_text(payload):
-            return payload if marks is None else Message(**payload, metadata=marks)
-        return Message.opaque(payload, metadata=marks)
-
-
-def _is_text(payload: dict[str, Any]) -> bool:
-    """True if a message of a user or an assistant has texts alone."""
-    if payload.keys() != _KEYS or payload["additional_kwargs"] or payload["role"] not in _SPEAKERS:
-        return False
-    return all(block["block_type"] == "text" for block in payload["blocks"])
-
-
-def _is_marked(message: Message) -> bool:
-    beside = message.beside
-    return beside is not None and (beside.get("metadata") or {}).get(_STATUS) == _ARCHIVED
-
-
-async def _decode(session: Session, messages: Sequence[Message]) -> list[ChatMessage]:
-    return await decode_in_slices(messages, partial(_decode_slice, session))
-
-
-def _decode_slice(session: Session, messages: Sequence[Message]) -> list[ChatMessage]:
-    payloads = [message.to_openai() for message in messages]
-    # An item of another framework has no role, and would be read as an empty message of the user.
-    at = next((at for at, payload in enumerate(payloads) if "role" not in payload), None)
-    try:
-        if at is None:
-            return _CHAT_MESSAGES.validate_python(payloads)
-    except ValidationError as refused:
-        at = int(refused.errors()[0]["loc"][0])
-    raise InvalidMessage(f"message {messages[at].seq} is not a ChatMessage of LlamaIndex", session.id)
 
 
 def _summarise(context: Context) -> list[ChatMessage]:
