@@ -29,10 +29,11 @@ TOTALS = (600, 1_200, 2_400, 4_800)
 SHARES = (0, 1 / 4, 1 / 2, 3 / 4, 1)
 """The shares of a total that the summary gets."""
 RECALL_TOKENS = 700
-NAMED = ((500, 1_700), (1_500, 700), (Settings().summary_tokens_total, RECALL_TOKENS))
-"""Pairs that are measured in addition; the last one is the default."""
+DEFAULT_TOKENS = Settings().summary_tokens_total
+NAMED = ((500, 1_700), (1_500, 700), (DEFAULT_TOKENS, 0), (DEFAULT_TOKENS, RECALL_TOKENS), (DEFAULT_TOKENS, 1_200))
+"""Pairs that are measured in addition: two that are often compared, and the default summary."""
 BUDGETS = (100, 150, 300, 450, 600, 900, 1_200, 1_800, 2_400, 3_600, 4_000)
-COUNT = 600
+COUNT, QUICK_COUNT = 400, 60
 
 
 def all_pairs() -> list[Pair]:
@@ -77,13 +78,14 @@ def _falls(name: str, figures: Sequence[float]) -> str:
 def main() -> None:
     parser = options("benchmarks.budgets", __doc__ or "", rounds=1)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="one conversation a set for each seed (0)")
+    parser.add_argument("--messages", type=int, default=COUNT, help=f"messages of each conversation ({COUNT})")
     parser.add_argument("--file", type=Path, help='JSON lines of {"session_id", "messages"}: one customer\'s year')
     asked = parser.parse_args()
     pairs, sets, name = all_pairs(), dict[str, Curves](), f"bench-{os.getpid()}"
     with chosen_server(name) as server:
         around = surroundings(server, "benchmarks.budgets") | {"load": load()}
         for seed in asked.seeds:
-            for of_set, told in conversations(seed, 60 if asked.quick else COUNT, asked.file):
+            for of_set, told in conversations(seed, QUICK_COUNT if asked.quick else asked.messages, asked.file):
                 print(f"seed {seed}: {of_set}, {len(told.questions)} questions", file=sys.stderr, flush=True)
                 measuring = measure_many if of_set == MANY else measure
                 curves = sets.setdefault(of_set, Curves())
