@@ -4,8 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK := requirements.lock
-# All but what only benchmarks compare with.
-EXTRAS := $(shell sed -n '/^\[project.optional-dependencies\]/,/^\[project.scripts\]/s/^\([a-z0-9-]*\) = .*/\1/p' pyproject.toml | grep -v peers)
+# Frameworks with an environment each, and what their tests need beside them.
+APART := crewai chainlit
+APART_BESIDE := packaging aiosqlite sqlalchemy greenlet aiohttp aiofiles
+# All but what only benchmarks compare with, and frameworks that take versions which the others do not.
+EXTRAS := $(filter-out peers $(APART),$(shell sed -n '/^\[project.optional-dependencies\]/,/^\[project.scripts\]/s/^\([a-z0-9-]*\) = .*/\1/p' pyproject.toml))
 # Its wheel brings a program of 178 MB, its source does not. All that it needs is in the lock.
 FROM_SOURCE := claude-agent-sdk
 SOURCE := $(FROM_SOURCE)==0.2.189 --hash=sha256:1d859a142ee6cd97aef972215ed7ab5c09f623018194a6577c7dafbbfa481216
@@ -43,7 +46,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint format types unit floors quick nightly coverage explore model outages faults once turns have-redis have-chromium redis bench api client picture build release-check lock clean
+.PHONY: help setup demo test lint format types unit floors apart quick nightly coverage explore model outages faults once turns have-redis have-chromium redis bench api client picture build release-check lock clean
 
 help: ## this list
 	@printf 'redismem: Redis-native session memory for chat backends\n\n'
@@ -86,6 +89,7 @@ quick: $(READY) have-redis ## the tests that need no process, browser or node of
 nightly: $(READY) have-redis have-chromium ## all tests, also on both stores and those that another one shows nearly as well
 	@EVERYTHING=1 PYTEST_TIMEOUT=600 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 	@$(MAKE) floors
+	@$(MAKE) apart
 
 floors: $(READY) have-redis ## the tests of adapters and of every command and route, with the oldest versions that pyproject.toml allows
 	@echo '==> $(FLOORS): installing the oldest versions'
@@ -95,6 +99,18 @@ floors: $(READY) have-redis ## the tests of adapters and of every command and ro
 	install --group tests; \
 	install --no-deps --no-build-isolation --editable .
 	@$(FLOORS)/bin/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(FLOORS_TESTS) $(FLOORS_OPTIONS) $(ARGS)
+
+apart: $(READY) have-redis ## the tests of frameworks that need an environment of their own, and of every command and route there
+	@for name in $(APART); do \
+	  echo "==> .venv-$$name: installing"; \
+	  $(PYTHON) -m venv --clear --without-pip .venv-$$name; \
+	  install() { $(BIN)/uv pip install --quiet --no-config --python .venv-$$name/bin/python "$$@"; }; \
+	  install --requirement pyproject.toml --extra $$name --group tests $(APART_BESIDE); \
+	  install --no-deps --no-build-isolation --editable .; \
+	  export CHAINLIT_APP_ROOT=$$PWD/.venv-$$name CREWAI_DISABLE_TELEMETRY=true; \
+	  EVERYTHING=1 .venv-$$name/bin/python -m pytest tests/settings/test_extras.py tests/repository/test_docs.py \
+	    tests/adapters/test_$$name.py tests/examples -k "$$name or apart" $(ARGS); \
+	done
 
 coverage: $(READY) have-redis have-chromium ## the tests, and how much of the package they reach; fails under what pyproject.toml asks for
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --cov --cov-report=term:skip-covered $(ARGS)
@@ -161,7 +177,7 @@ lock: ## write requirements.lock from pyproject.toml; newest versions: ARGS=--up
 	cat "$$new/lock" > $(LOCK)
 
 clean: ## remove all that make has made, .venv too
-	@rm -rf $(VENV) $(FLOORS) build dist examples/typescript/{node_modules,build,client.d.ts,package-lock.json} .screenshots .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov
+	@rm -rf $(VENV) $(FLOORS) $(APART:%=.venv-%) build dist examples/typescript/{node_modules,build,client.d.ts,package-lock.json} .screenshots .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov
 	@find redismem tests benchmarks examples .ci -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 have-redis:

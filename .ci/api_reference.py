@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import inspect
 import re
 import sys
 import textwrap
 import types
+import unittest.mock
 from collections.abc import Iterator
 from enum import Enum
 from functools import cache
@@ -52,7 +55,11 @@ MODULES: dict[str, tuple[str, ...]] = {
     "redismem.adapters.google_adk": ("MemoryService", "SessionService"),
     "redismem.adapters.langchain": ("ChatMessageHistory",),
     "redismem.adapters.langgraph": (),
+    "redismem.adapters.crewai": ("FlowPersistence",),
+    "redismem.adapters.chainlit": ("DataLayer",),
 }
+# Adapters whose frameworks need an environment of their own: where one is missing, a stand-in takes its place.
+APART = {"redismem.adapters.crewai": "crewai", "redismem.adapters.chainlit": "chainlit"}
 # Names without an underscore that only other modules of the package use.
 INTERNAL = {
     "Change": {"checks", "encode"},
@@ -105,7 +112,44 @@ def _module(name: str, given: tuple[str, ...], shown: dict[int, str]) -> str:
 
 def load(name: str) -> types.ModuleType:
     """Import a public module."""
-    return importlib.import_module(name)
+    framework = APART.get(name, "redismem")
+    if importlib.util.find_spec(framework) is not None:
+        return importlib.import_module(name)
+    finder = StandIns(framework)
+    sys.meta_path.append(finder)
+    try:
+        with unittest.mock.patch("redismem.settings.extras.require_extra"):
+            return importlib.import_module(name)
+    finally:
+        sys.meta_path.remove(finder)
+        for each in [each for each in sys.modules if each.partition(".")[0] == framework]:
+            del sys.modules[each]
+
+
+class StandIn:
+    """The base class, the type or the decorator of a framework that is not installed."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def __call__(self, method: Any) -> Any:
+        return method
+
+
+class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the modules of a framework that is not installed. Each name in them is a `StandIn`."""
+
+    def __init__(self, framework: str) -> None:
+        self._framework = framework
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
+        """Return a spec for the framework's modules alone."""
+        del path, target
+        mine = name.partition(".")[0] == self._framework
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if mine else None
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Give the module every name."""
+        module.__getattr__ = lambda name: type(name, (StandIn,), {})  # type: ignore[method-assign]
 
 
 def _order(name: str, value: object) -> tuple[bool, int, str]:

@@ -83,6 +83,8 @@ DOORS = {
     "strands": "adapters",
     "claude_agent_sdk": "adapters",
     "google": "adapters",
+    "crewai": "adapters",
+    "chainlit": "adapters",
 }
 Check = Callable[[Path], list[str]]
 

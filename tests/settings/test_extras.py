@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
-from support.environments import ROOT, visit_linked
+from support.environments import APART, ROOT, visit_all, visit_linked
 from support.redis_server import RedisServer
 
 from redismem.settings.extras import MissingExtra, from_extra, require_extra
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = sorted(PROJECT["optional-dependencies"].keys() - {"peers"})
-# Every run visits these; the others bring one framework each, whose tests import it.
 
 
 @pytest.mark.timeout(600)  # it imports every command and route
-@pytest.mark.parametrize("extra", ["", *(pytest.param(extra, marks=pytest.mark.nightly) for extra in EXTRAS)])
+@pytest.mark.parametrize(
+    "extra", ["", *(pytest.param(extra, marks=pytest.mark.nightly) for extra in EXTRAS if extra not in APART)]
+)
 def test_everything_works_or_names_the_extra_that_it_needs(
     redis_server: RedisServer, tmp_path: Path, extra: str
 ) -> None:
     visited = visit_linked(tmp_path, {extra} - {""}, redis_server.url)
+    assert visited["failed"] == {}
+    assert visited["refused"] == visited["expected"]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("extra", APART)
+def test_everything_works_apart(redis_server: RedisServer, tmp_path: Path, extra: str) -> None:
+    pytest.importorskip(extra)
+    visited = visit_all([sys.executable], tmp_path, redis_server.url, COLUMNS="500")
     assert visited["failed"] == {}
     assert visited["refused"] == visited["expected"]
 

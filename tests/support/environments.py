@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -16,6 +17,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
+APART = re.findall(r"^APART := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0].split()
+"""The extras whose frameworks need an environment of their own: `make apart` installs and tests them."""
 VISITS = Path(__file__).with_name("visits.py")
 
 

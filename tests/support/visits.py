@@ -33,6 +33,8 @@ ADAPTERS = {
     "pydantic_ai": "pydantic-ai",
     "strands": "strands",
     "google_adk": "google-adk",
+    "crewai": "crewai",
+    "chainlit": "chainlit",
     "claude_agent_sdk": "claude-agent-sdk",
 }
 MODULES = {f"redismem.adapters.{name}": [extra] for name, extra in ADAPTERS.items()}
