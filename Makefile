@@ -109,7 +109,7 @@ apart: $(READY) have-redis ## the tests of frameworks that need an environment o
 	  install --no-deps --no-build-isolation --editable .; \
 	  export CHAINLIT_APP_ROOT=$$PWD/.venv-$$name CREWAI_DISABLE_TELEMETRY=true; \
 	  EVERYTHING=1 .venv-$$name/bin/python -m pytest tests/settings/test_extras.py tests/repository/test_docs.py \
-	    tests/adapters/test_$$name.py tests/examples -k "$$name or apart" $(ARGS); \
+	    tests/adapters/test_$$name.py tests/examples/test_$${name}_*.py -k "$$name or apart" $(ARGS); \
 	done
 
 coverage: $(READY) have-redis have-chromium ## the tests, and how much of the package they reach; fails under what pyproject.toml asks for
