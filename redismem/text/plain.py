@@ -43,6 +43,8 @@ _OWN_TAG = tag_pattern("transcript", "previous_summary", "summary", "known_items
 
 def clean_text(text: str) -> str:
     """Make text safe to send and store: valid UTF-8 in NFC, newlines as line ends, no control characters."""
+    if text.replace("\n", "").isprintable():  # most texts are, and none of these has a character to remove
+        return text if text.isascii() else normalize("NFC", text)
     text = text.encode("utf-8", "replace").decode().replace("\r\n", "\n").replace("\r", "\n")
     return normalize("NFC", _CONTROL.sub(r"\1", text))
 

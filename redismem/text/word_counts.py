@@ -7,11 +7,11 @@ import math
 import zlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 
 from redismem.messages.message import Message
 from redismem.text.plain import pieces, shorten
-from redismem.text.stems import stems
+from redismem.text.stems import LONGEST_WORD_CHARS, ascii_words, split_words, stems
 
 MOST_WORDS = 768
 """The most words that a sketch counts. A word that is not in the sketch counts as rare."""
@@ -30,6 +30,32 @@ _PIECE_BYTES = 4_000
 def hash_of(stem: str) -> int:
     """Return the 16-bit hash of a word in sketches, equal in every process."""
     return zlib.crc32(stem.encode("utf-8", "surrogatepass")) & 0xFFFF
+
+
+@lru_cache(maxsize=16_384)
+def hash_of_word(word: str) -> int | None:
+    """Return the hash of the stem of an ASCII word in lower case; `None` if the word has no stem."""
+    stem = next(stems(word), None)
+    return None if stem is None else hash_of(stem)
+
+
+def hashes_of(word: str) -> tuple[int, ...]:
+    """Return the hashes of a word in any script."""
+    return _hashes_of(word) if len(word) <= LONGEST_WORD_CHARS else tuple(map(hash_of, stems(word)))
+
+
+@lru_cache(maxsize=16_384)
+def _hashes_of(word: str) -> tuple[int, ...]:
+    return tuple(map(hash_of, stems(word)))
+
+
+def hashes_in(text: str) -> set[int]:
+    """Return the hashes of the words of a sentence."""
+    if not text.isascii():
+        return set(chain.from_iterable(map(hashes_of, split_words(text))))
+    hashes = set(map(hash_of_word, ascii_words(text)))
+    hashes.discard(None)
+    return hashes  # type: ignore[return-value]  # None is gone
 
 
 class Sketch:
@@ -57,12 +83,20 @@ class Sketch:
 
     def rarity(self, word: int) -> float:
         """Return the rarity of a word, from 0 (in every message) to 1 (in no counted message)."""
-        count = self._counts.get(word, 0)
+        return self._rarity_of(self._counts.get(word, 0))
+
+    def _rarity_of(self, count: int) -> float:
         rarity = self._rarity.get(count)
         if rarity is None:
             whole = 2 * (self._messages_count + 1)
             rarity = self._rarity[count] = max(0.0, math.log(whole / (2 * count + 1)) / math.log(whole))
         return rarity
+
+    def rarities(self, words: Iterable[int]) -> dict[int, float]:
+        """Return the rarity of each of these words."""
+        counts = {word: self._counts.get(word, 0) for word in words}
+        by_count = {count: self._rarity_of(count) for count in {*counts.values()}}
+        return {word: by_count[count] for word, count in counts.items()}
 
     def copy(self) -> Sketch:
         return Sketch(self._messages_count, dict(self._counts))
@@ -98,7 +132,12 @@ class Sketch:
 
 def words_of(text: str) -> list[int]:
     """Return the words of a message for a sketch. Of a long text only the first words count."""
-    return list(dict.fromkeys(map(hash_of, islice(stems(text), 4 * _MESSAGE_WORDS))))[:_MESSAGE_WORDS]
+    if text.isascii():
+        known = map(hash_of_word, [word[:LONGEST_WORD_CHARS] for word in ascii_words(text)])
+        hashes: Iterable[int] = (word for word in known if word is not None)
+    else:
+        hashes = map(hash_of, stems(text))
+    return list(dict.fromkeys(islice(hashes, 4 * _MESSAGE_WORDS)))[:_MESSAGE_WORDS]
 
 
 async def learn_messages(sketch: Sketch, messages: Sequence[Message], read_bytes: int = 400_000) -> Sketch:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redismem.messages.message import Message
-from redismem.text.word_counts import Sketch, hash_of, learn_messages, words_of
+from redismem.text.stems import stems
+from redismem.text.word_counts import Sketch, hash_of, hashes_in, hashes_of, learn_messages, words_of
 
 hashes = st.integers(0, 0xFFFF)
 MOST_BYTES = 4_096
@@ -90,3 +91,16 @@ def test_property_foreign_bytes_weigh_words_somehow(packed: bytes) -> None:
 @given(st.lists(st.text(max_size=60), max_size=8))
 def test_property_any_text_is_counted_the_same_each_time(texts: Any) -> None:
     assert learn(*texts).pack() == learn(*texts).pack()
+
+
+@given(st.text(max_size=60) | st.text("aB9 _é語한-", max_size=90))
+def test_the_hashes_of_a_sentence_are_those_of_its_stems(text: str) -> None:
+    assert hashes_in(text) == set(map(hash_of, stems(text)))
+    assert set(hashes_of(text)) == hashes_in(text), "one word or many"
+    assert words_of(text) == list(dict.fromkeys(map(hash_of, stems(text))))[:256]
+
+
+@given(st.dictionaries(st.integers(0, 99), st.integers(1, 9)), st.sets(st.integers(0, 120)))
+def test_rarities_are_the_rarity_of_each(counts: dict[int, int], words: set[int]) -> None:
+    sketch = Sketch(9, counts)
+    assert sketch.rarities(words) == {word: sketch.rarity(word) for word in words}

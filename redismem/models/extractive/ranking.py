@@ -51,6 +51,9 @@ def find_outdated(lines: Sequence[Line], sketch: Sketch) -> Work[set[int]]:
     The later line has the same speaker, many of the same rare words, and a cue that signals a change; or both are rules
     of the same subject.
     """
+    changing = set[int]().union(*(line.words for line in lines if _may_change(line)))
+    rare = {word: weight for word, weight in sketch.rarities(changing).items() if weight >= _RARE}
+    watched = {*rare}
     places: defaultdict[int, list[int]] = defaultdict(list)
     gone: set[int] = set()
     rules: dict[int, tuple[str, Set[str]]] = {}
@@ -59,25 +62,29 @@ def find_outdated(lines: Sequence[Line], sketch: Sketch) -> Work[set[int]]:
             yield
         if line.kind != "said":
             continue
-        rare = {word: weight for word in line.words if (weight := sketch.rarity(word)) >= _RARE}
-        if line.cue in ("corrects", "changes"):
+        own = watched & line.words
+        if _may_change(line):
             yield
-            near = sorted({other for word in rare for other in places[word][-_CANDIDATES:]})[-4 * _CANDIDATES :]
+            near = sorted({other for word in own for other in places[word][-_CANDIDATES:]})[-4 * _CANDIDATES :]
             gone.update(other for other in near if other not in gone and _is_same(lines[other], line, rare, sketch))
         if line.is_rule:
             subject = subject_of(line.text)
             newest = list(rules.items())[-_RULES_MOST:]
             gone.update(other for other, (who, its) in newest if who == line.speaker and replaces(its, subject))
             rules[at] = line.speaker, subject
-        for word in rare:
+        for word in own:
             places[word].append(at)
     return gone
+
+
+def _may_change(line: Line) -> bool:
+    return line.kind == "said" and line.cue in ("corrects", "changes")
 
 
 def _is_same(older: Line, newer: Line, rare: dict[int, float], sketch: Sketch) -> bool:
     if older.speaker != newer.speaker or older.text == newer.text:
         return False
-    shared = [word for word in older.words if word in rare]
+    shared = rare.keys() & older.words & newer.words
     # A single shared word may be a name that many sentences mention.
     if len(shared) < 2:
         return False
@@ -100,26 +107,28 @@ class LineRanker:
 
     def __init__(self, lines: Sequence[Line], sketch: Sketch, outdated: Set[int]) -> None:
         self._lines = lines
-        self._sketch = sketch
         self._outdated_places = outdated
         self._kept_words: set[int] = set()
-        self._weights: dict[int, list[tuple[int, float]]] = {}
-        self._rarities: dict[int, float] = {}
+        self._weights: dict[int, tuple[float, float]] = {}
+        rarities = sketch.rarities(set[int]().union(*(line.words for line in lines)))
+        self._rarities = {word: rarity**RARITY_POWER for word, rarity in rarities.items()}
 
-    def _weigh(self, at: int) -> list[tuple[int, float]]:
-        """Return the weight per byte that each word of a line adds."""
-        line, known, strong = self._lines[at], self._rarities, self._lines[at].strong
-        for word in line.words:
-            if word not in known:
-                known[word] = self._sketch.rarity(word) ** RARITY_POWER
-        factor = _factor(line, is_outdated=at in self._outdated_places) / (line.size_bytes + LINE_OVERHEAD_BYTES)
-        return [(word, factor * known[word] * (STRONG if word in strong else 1.0)) for word in line.words]
+    def _weigh(self, at: int) -> tuple[float, float]:
+        """Return the weight of a line's words together, and the factor by which the line multiplies their weights."""
+        line, rarity_of = self._lines[at], self._rarities.__getitem__
+        whole = sum(map(rarity_of, line.words)) + (STRONG - 1) * sum(map(rarity_of, line.strong))
+        return whole, _factor(line, is_outdated=at in self._outdated_places) / (line.size_bytes + LINE_OVERHEAD_BYTES)
 
     def _gain(self, at: int) -> float:
-        kept = self._kept_words
+        """Return the weight per byte that a line adds. A word that a chosen line already contains weighs less."""
         if at not in self._weights:
             self._weights[at] = self._weigh(at)
-        return sum([weight * SEEN_FACTOR if word in kept else weight for word, weight in self._weights[at]])
+        whole, factor = self._weights[at]
+        if seen := self._kept_words.intersection(self._lines[at].words):
+            rarity_of, strong = self._rarities.__getitem__, seen & self._lines[at].strong
+            known = sum(map(rarity_of, seen)) + (STRONG - 1) * sum(map(rarity_of, strong))
+            whole -= (1 - SEEN_FACTOR) * known
+        return factor * whole
 
     def choose(self, places: Iterable[int], room: Room) -> Work[list[int]]:
         """Return the indices of lines that fit, best first. A word that a chosen line already contains weighs less.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence, Set
 
 from redismem.messages.message import Message
@@ -22,6 +23,8 @@ from redismem.text.sentences import (
 )
 from redismem.text.word_counts import Sketch
 
+# The seconds after which other tasks get a turn: a pause takes as long as several small steps.
+_TURN_S = 0.000_3
 _PIECE_NUMBERS = 256
 _SHORTEST_ID_CHARS = 4
 # In a very small summary, ids get half of the space.
@@ -59,13 +62,16 @@ class Extractive:
 
     async def _compose(self, before: str, messages: Sequence[Message], limit_bytes: int, sketch: Sketch | None) -> str:
         work = compose(before, messages, limit_bytes, sketch)
+        pause_s = time.perf_counter() + _TURN_S
         while True:
             try:
                 next(work)
             except StopIteration as done:
                 text: str = done.value
                 return text
-            await asyncio.sleep(0)
+            if time.perf_counter() >= pause_s:
+                await asyncio.sleep(0)
+                pause_s = time.perf_counter() + _TURN_S
 
     def _turn(self) -> asyncio.Lock:
         """Return the lock for the running event loop, because a lock works in one loop only."""
