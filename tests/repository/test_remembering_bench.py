@@ -65,8 +65,8 @@ def test_a_mechanism_is_off_within_its_switch_alone() -> None:
     rule, nothing = "Always answer in French.", bm25.Ranking("Thanks")
     many = Postings()
     with rules_off():
-        assert not sentences._features_of(rule).is_rule
-    assert sentences._features_of(rule).is_rule
+        assert not sentences.is_rule(rule)
+    assert sentences.is_rule(rule)
     many.count = 200
     with patch.object(many, "usual_weight", lambda: 1.0):
         with floor_off():
