@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks import curves
 from benchmarks.mechanisms import floor_off, rules_off
+from redismem import Message
 from redismem.recall import bm25
 from redismem.recall.postings import Postings
 from redismem.text import sentences
@@ -61,12 +62,22 @@ def test_mechanisms_gives_each_figure_off_and_on() -> None:
     assert int(quoted[1]) > int(quoted[2])
 
 
+def tells_rule(text: str) -> bool:
+    work = sentences.lines_of([Message("user", text)])
+    try:
+        while True:
+            next(work)
+    except StopIteration as done:
+        lines: list[sentences.Line] = done.value
+    return any(line.is_rule for line in lines)
+
+
 def test_a_mechanism_is_off_within_its_switch_alone() -> None:
     rule, nothing = "Always answer in French.", bm25.Ranking("Thanks")
     many = Postings()
     with rules_off():
-        assert not sentences.is_rule(rule)
-    assert sentences.is_rule(rule)
+        assert not tells_rule(rule)
+    assert tells_rule(rule)
     many.count = 200
     with patch.object(many, "usual_weight", lambda: 1.0):
         with floor_off():
