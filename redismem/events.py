@@ -45,7 +45,8 @@ class Op(StrEnum):
     of the state make a `state`, `merge()` and the other setters an `update`, `undo()` a `pop`, `unpin()` a `replace`.
     Some methods make several calls: `messages()` makes one `messages` per page and one `pinned`; `tail()` makes a
     `read`, and one `messages` per page of originals; `clear()` makes two if the session has an owner; `prune()`,
-    `archive()`, `pop()`, `rewrite()`, `replace()` and `forget()` first make a `read_window`.
+    `archive()`, `pop()`, `rewrite()`, `replace()` and `forget()` first make a `read_window`; a read with
+    `renew=True` may make a `touch` behind it.
 
     A call that is refused before it is sent, such as an append of an invalid message, has no event. An `embed` asks the
     embedder for the vector of a question.

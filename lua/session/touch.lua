@@ -1,6 +1,5 @@
 -- Makes a session active now, as an append does: renews its time to live and removes it from the eviction queue.
--- The log of turns never expires later than the session; it is not kept longer. For a read, only if its expiry has aged, and
--- if Redis takes writes: the read behind it must not fail.
+-- The log of turns never expires later than the session; it is not kept longer.
 -- KEYS
 --   messages
 --   state
@@ -13,14 +12,13 @@
 --   session
 --   now_ms      - for the server's clock
 --   kept_ms
---   for_read    1 touches once a sixteenth of the time to live has passed, 0 always
 --   owner       that the session must have, - for any
 -- FIELDS reads counters owner
 --   writes counters
 -- REPLY 1 touched, 0 no such session
 -- ERROR OWNER other · PAST now_ms · CORRUPT · LAYOUT version
 local messages, state, originals, turned, live, active, evictions = unpack(KEYS)
-local session, now_ms, kept_ms, for_read, owner = unpack(ARGV)
+local session, now_ms, kept_ms, owner = unpack(ARGV)
 --- @include same_owner
 local counters = redis.call('HGET', state, 'counters')
 if not counters then return 0 end
@@ -28,10 +26,8 @@ if not counters then return 0 end
 --- @include policy
 --- @include now
 --- @include timely
-if for_read == '1' and evicting == '' and now - active_ms < kept_ms / 16 then return 1 end -- [aged]
 expires_ms = now + kept_ms
-local noted = redis.pcall('ZADD', active, sign * now, session)
-if type(noted) == 'table' then return for_read == '1' and 0 or noted end -- [refused]
+redis.call('ZADD', active, sign * now, session)
 counters = string.format('v1 %s %s %s %d %d', window_first_seq, total, window_tokens, now, expires_ms) .. uncounted .. hidden .. policy -- [new]
 redis.call('HSET', state, 'counters', counters)
 redis.call('ZREM', evictions, session) -- [off the eviction queue]

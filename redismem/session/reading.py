@@ -12,6 +12,7 @@ from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.page_reads import PageRange
 from redismem.recall.originals import Originals
 from redismem.session.paging import PageReader, add_older, check, is_same_window, messages_in_order
+from redismem.session.renewal import renew_aged
 from redismem.store.pages import read_page
 from redismem.store.store import Store
 
@@ -47,6 +48,8 @@ class Reader:
         while n:
             for limit in (n, 2 * n + 1):  # gaps are elements, but no gap follows another
                 context = await self._store.run(self._calls.read(limit, renew=renew))
+                if renew:
+                    renew_aged(self._store, self._calls)
                 messages = messages_in_order(context)
                 missing_count = n - sum(message.seq >= context.first_seq for message in messages)
                 if missing_count <= 0 or not context.is_part:

@@ -23,6 +23,7 @@ from redismem.session.editing import Editor
 from redismem.session.paging import Scope, check, check_count, check_scope, narrow, needs_whole_window
 from redismem.session.reading import Reader
 from redismem.session.removing import Remover
+from redismem.session.renewal import renew_aged
 from redismem.session.reused_ids import check_duplicate
 from redismem.session.state import SessionState
 from redismem.session.turns import Turns
@@ -296,7 +297,7 @@ class Session:
             limit: The number of messages, without pinned ones.
             before: A seq, or a datetime with a time zone: leave out this message and all later ones.
             max_tokens: The token budget of messages, summaries and pinned messages together.
-            renew: True counts as use: renews the expiry once a sixteenth of the time to live has passed.
+            renew: True counts as use: renews the expiry behind the read, once a sixteenth of it has passed.
 
         Raises:
             ValueError: `limit` or `max_tokens` is not an integer of 0 or more, or the datetime has no time zone.
@@ -305,6 +306,8 @@ class Session:
         check(limit, before, max_tokens)
         read_limit = limit if before is None else None
         context = await self._store.run(self._calls.read(read_limit, renew=renew))
+        if renew:
+            renew_aged(self._store, self._calls)
         if read_limit is not None and needs_whole_window(context):
             return narrow(await self.read(), limit, before, max_tokens)
         return narrow(context, limit, before, max_tokens)

@@ -9,6 +9,7 @@ from redismem.context.results import State
 from redismem.protocol.replies import telemetry
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.state import StateChanges
+from redismem.session.renewal import renew_aged
 from redismem.store.store import Store
 
 
@@ -27,7 +28,10 @@ class SessionState:
 
     async def state(self, *, renew: bool = False) -> State:
         """Return the whole state; it is empty for an unknown session. `renew` counts as use, as in `read()`."""
-        return await self._store.run(self._calls.state(renew=renew))
+        state = await self._store.run(self._calls.state(renew=renew))
+        if renew:
+            renew_aged(self._store, self._calls)
+        return state
 
     async def params(self) -> dict[str, Any]:
         """Return all params by name; an unknown session has none."""

@@ -6,14 +6,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import redis.asyncio
 from agent_framework import AgentSession
 from agent_framework import Message as FrameworkMessage
 from langchain_core.messages import HumanMessage
 from llama_index.core.base.llms.types import ChatMessage
 from support.clock import T0, Clock
 from support.redis_server import RedisServer
+from support.waiting import SOON_S
 
-from redismem import Memory, Settings
+from redismem import Memory, Settings, blocking
 from redismem.adapters import agent_framework, langchain, llama_index, openai_agents
 
 TTL_S = 1600
@@ -60,9 +62,8 @@ async def test_a_read_is_a_use(
     name: str, redis_server: RedisServer, namespace: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session_id, make, write, read = CASES[name]
-    async with Memory.connect(
-        redis_server.url, namespace=namespace, settings=Settings(shards=1), clock=clock
-    ) as memory:
+    settings = Settings(shards=1)
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=settings, clock=clock) as memory:
         sent: list[int] = []
         run = memory.store.transport.run
 
@@ -77,11 +78,34 @@ async def test_a_read_is_a_use(
         begun_ms = await expires_ms()
         monkeypatch.setattr(memory.store.transport, "run", count)
         for after_ms, renewed_ms in ((99_999, 0), (100_000, 100_000), (1_699_000, 1_699_000)):
-            sent.clear()
             clock.now_ms = T0 + after_ms
+            sent.clear()
             assert await read(make(memory=memory, ttl=TTL_S))
-            assert len(sent) == 1
+            assert len(sent) == 1, "the touch follows, and delays no reader"
+            await memory.store.side_work.end(SOON_S)
+            assert len(sent) == 1 + (renewed_ms > 0)
             assert await expires_ms() == begun_ms + renewed_ms
-        sent.clear()
+        clock.now_ms += 1_500_000
         await read(make(memory=memory))
-        assert sent in ([1], [2]), "ten years need no renewal"
+        await memory.store.side_work.end(SOON_S)
+        assert await expires_ms() == begun_ms + 1_699_000, "a handle for ten years renews nothing"
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+async def test_the_age_is_that_by_the_servers_clock(
+    redis_server: RedisServer, namespace: str, is_blocking: bool
+) -> None:
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=Settings(shards=1)) as memory:
+        key = memory.store.keys.session("langchain:a").state
+        await langchain.ChatMessageHistory("a", memory, ttl=TTL_S).aadd_messages([HumanMessage("kept")])
+        async with redis.asyncio.Redis(port=redis_server.port) as raw:
+            await raw.pexpire(key, TTL_S * 900)
+            if is_blocking:
+                with blocking.Memory.connect(
+                    redis_server.url, namespace=namespace, settings=Settings(shards=1)
+                ) as other:
+                    assert langchain.ChatMessageHistory("a", other, ttl=TTL_S).messages
+            else:
+                assert await langchain.ChatMessageHistory("a", memory, ttl=TTL_S).aget_messages()
+                await memory.store.side_work.end(SOON_S)
+            assert await raw.pttl(key) > TTL_S * 990

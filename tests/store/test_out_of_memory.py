@@ -66,7 +66,9 @@ async def test_a_read_that_would_renew_the_expiry_is_answered(
         assert await session.info() == before
         assert (await catch_unavailable(session.touch())).reason == "OOM"
         await raw.config_set("maxmemory", 0)
+        await memory.store.side_work.end(60)
         await session.read(renew=True)
+        await memory.store.side_work.end(60)
         assert (await session.info()).expires_ms == before.expires_ms + 200_000
 
 

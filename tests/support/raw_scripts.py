@@ -133,7 +133,6 @@ class Scripts:
             "owner": "-",
             "sending": SENDING,
             "zone": "",
-            "for_read": 0,
             "fence": "-",
         } | arguments
         keys = [self.key(key, session_id) for key in head.keys[: arguments.get("keys_count")]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,6 +22,7 @@ from redismem.protocol.call import Call, context_reads, script_call
 from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import PROCESS, Sender
 from redismem.protocol.keys import SessionKeys
+from redismem.protocol.layout import EvictionReason
 from redismem.protocol.owners import check_same_owner, encode_owner
 from redismem.protocol.policy import encode_policy
 from redismem.protocol.session.append import (
@@ -41,6 +43,8 @@ T = TypeVar("T")
 
 _MOST = 1 << 53
 _HEAVY = replies.HEAVY[0]
+_OWN_TIME = re.compile(b"~b?w?x?([0-9]+)")
+_REASONS = tuple(f" {reason}".encode() for reason in EvictionReason)
 
 
 class SessionCalls:
@@ -48,7 +52,7 @@ class SessionCalls:
 
     __slots__ = (
         *("_append_head", "_confirm", "_reads", "_script", "_token"),
-        *("clock", "count_tokens", "is_heavy", "keys", "sender", "session_owner", "settings"),
+        *("clock", "count_tokens", "is_aged", "is_heavy", "keys", "sender", "session_owner", "settings"),
     )
 
     def __init__(
@@ -82,6 +86,7 @@ class SessionCalls:
         self._reads = context_reads(keys)
         self._confirm = settings.confirm
         self.is_heavy = False  # heavy: bodies should leave the window after the last append
+        self.is_aged = False  # aged: the session should be touched after the last read
 
     def append(self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS) -> Call[Receipt]:
         """Build an append.
@@ -238,22 +243,33 @@ class SessionCalls:
     def read(self, limit: int | None = None, *, renew: bool = False) -> Call[Context]:
         """Build a call that reads the state, and the window or its newest `limit` messages.
 
-        A `limit` may separate a tool call from its result. With `renew` it counts as use. Raises InvalidTime.
+        A `limit` may separate a tool call from its result. `renew` sets `is_aged`, and raises InvalidTime.
         """
         read = self._read(limit)
-        return self._with_touch(read) if renew else read
+        return self._with_age(read) if renew else read
 
-    def _with_touch(self, read: Call[T]) -> Call[T]:
-        """Return the read behind a touch, in one transaction."""
-        touch, count = self._touch(for_read=True), len(read.commands)
-        # The fallback has no reply to a touch.
-        return replace(
-            read,
-            commands=(*touch.commands, *read.commands),
-            decode=lambda *answers: read.decode(*answers[-count:]),
-            script=touch.script,
-            is_separable=True,
-        )
+    def _with_age(self, read: Call[T]) -> Call[T]:
+        """Let the read also say if the session has aged: it is then renewed behind the read, which delays no caller."""
+        decode, count = read.decode, len(read.commands)
+
+        def decode_with_age(*answers: Any) -> T:
+            value = decode(*answers[:count])
+            if len(answers) > count:  # the fallback knows no age
+                stored = answers[0] if type(answers[0]) is dict else replies.fields(answers[0])
+                self.is_aged = self._is_aged(stored.get(layout.COUNTERS, b""), answers[count])
+            return value
+
+        read.commands, read.decode = (*read.commands, ("PTTL", self.keys.state)), decode_with_age
+        read.is_separable = True
+        return read
+
+    def _is_aged(self, counters: bytes, left_ms: int) -> bool:
+        """True if a sixteenth of the time to live has passed since the last use, or if the session is to be evicted."""
+        own_ms = _OWN_TIME.search(counters)
+        kept_ms = self.settings.kept_ms if own_ms is None else int(own_ms[1])
+        if self.clock is not None and left_ms >= 0:
+            left_ms = max(0, layout.counters(counters).expires_ms - clock_ms(self.clock))
+        return 0 <= left_ms <= kept_ms * 15 / 16 or counters.endswith(_REASONS)
 
     def _read(self, limit: int | None) -> Call[Context]:
         keys, settings = self.keys, self.settings
@@ -293,7 +309,7 @@ class SessionCalls:
                 return replies.state(fields)
 
         read = Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.STATE)
-        return self._with_touch(read) if renew else read
+        return self._with_age(read) if renew else read
 
     def title(self) -> Call[str | None]:
         """Build a call that reads the title that was set. None means that none was."""
@@ -339,10 +355,7 @@ class SessionCalls:
         Raises:
             InvalidTime: the clock returned an invalid time.
         """
-        return self._touch(for_read=False)
-
-    def _touch(self, *, for_read: bool) -> Call[bool]:
-        named = {"now_ms": self._now_ms(), "kept_ms": self.settings.kept_ms, "for_read": for_read}
+        named = {"now_ms": self._now_ms(), "kept_ms": self.settings.kept_ms}
         return script_call(Op.TOUCH, self.keys, bool, named)
 
     def set_policy(self, policy: Policy, fence: str | None = None) -> Call[bool]:

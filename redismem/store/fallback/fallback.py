@@ -223,7 +223,7 @@ class Fallback:
         elif call.append is not None:
             self._seen.extend(session_id, call.append, getattr(value, "receipt", value))
         elif op is Op.READ and call.named is None:  # the whole window
-            self._seen.note(session_id, answers[-2], answers[-1], value)
+            self._seen.note(session_id, answers[0], answers[1], value)
         return value
 
     def _serve(self, call: Call[T], session_id: str, known_seq: int | None, sent_s: float | None) -> T:

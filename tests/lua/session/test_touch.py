@@ -91,16 +91,3 @@ async def test_a_state_of_a_foreign_type_is_refused(lua: Scripts) -> None:
     with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
         await lua.run("touch", **TOUCH)
     assert await lua.read_namespace() == before
-
-
-async def test_for_a_read_it_is_touched_once_a_sixteenth_of_its_time_has_passed(lua: Scripts) -> None:
-    await lua.append("a", kept_ms=1600)
-    before = await lua.fields()
-    read = TOUCH | {"kept_ms": 1600, "for_read": 1}
-    assert await lua.run("touch", **read | {"now_ms": NOW_MS + 99}) == 1
-    assert await lua.fields() == before
-    assert await lua.run("touch", **read | {"now_ms": NOW_MS + 100}) == 1
-    assert (await lua.counters())["expires_ms"] == NOW_MS + 1700
-    await lua.set_counters(evicting="idle")
-    assert await lua.run("touch", **read | {"now_ms": NOW_MS + 101}) == 1
-    assert (await lua.counters())["expires_ms"] == NOW_MS + 1701, "it was about to be evicted"
