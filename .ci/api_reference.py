@@ -52,6 +52,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "redismem.adapters.pydantic_ai": ("ConversationStore", "EntryId"),
     "redismem.adapters.strands": ("Storage",),
     "redismem.adapters.claude_agent_sdk": ("SessionStore",),
+    "redismem.adapters.a2a": ("TaskStore", "VersionedTaskStore", "TaskEventStream", "PushNotificationConfigStore"),
     "redismem.adapters.google_adk": ("MemoryService", "SessionService"),
     "redismem.adapters.langchain": ("ChatMessageHistory",),
     "redismem.adapters.langgraph": (),

@@ -82,6 +82,7 @@ DOORS = {
     "pydantic_ai": "adapters",
     "strands": "adapters",
     "claude_agent_sdk": "adapters",
+    "a2a": "adapters",
     "google": "adapters",
     "crewai": "adapters",
     "chainlit": "adapters",

@@ -36,6 +36,7 @@ ADAPTERS = {
     "crewai": "crewai",
     "chainlit": "chainlit",
     "claude_agent_sdk": "claude-agent-sdk",
+    "a2a": "a2a",
 }
 MODULES = {f"redismem.adapters.{name}": [extra] for name, extra in ADAPTERS.items()}
 MODULES |= {"redismem.metrics": ["metrics"], "redismem.mcp": ["mcp"]}
