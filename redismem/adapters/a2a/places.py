@@ -34,7 +34,7 @@ class Places(Opened):
         redis_client: Any = None,
         key_prefix: str = "a2a",
         ttl: float | None = None,
-        owner_resolver: OwnerResolver = resolve_user_scope,
+        owner_resolver: OwnerResolver | None = None,
     ) -> None:
         """Make a store. It connects on first use.
 
@@ -44,8 +44,8 @@ class Places(Opened):
             redis_client: A redis.asyncio client to use instead of a URL. The caller closes it.
             key_prefix: The task `t` of the user `anna` is the record `<key_prefix>:t/anna` of redismem.
             ttl: The seconds after its last use after which Redis removes a task. `None` keeps it.
-            owner_resolver: A function that returns the owner of a call. An owner sees no tasks of another one, and
-                `memory.forget(owner=...)` removes what belongs to the owner. "" is the owner of calls without a user.
+            owner_resolver: A function that returns the owner of a call; `None` means the name of its user, which is ""
+                without one. An owner sees no tasks of another one, and `memory.forget(owner=...)` removes them.
 
         Raises:
             InvalidRecord: `ttl` is out of range.
@@ -55,7 +55,7 @@ class Places(Opened):
         if not isinstance(key_prefix, str):
             raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
         super().__init__(url, memory, redis_client)
-        self._prefix, self._ttl_s, self._owner_resolver = key_prefix, ttl, owner_resolver
+        self._prefix, self._ttl_s, self._owner_resolver = key_prefix, ttl, owner_resolver or resolve_user_scope
         try:
             self._record("x", "x", "")  # refuses prefix and ttl at the start of the program, not in its first call
         except BaseException:
