@@ -2,14 +2,18 @@
 
 The conversations have 300 messages or more. Some are random words, some are the friends' chat of
 `benchmarks.remembering`, and some come from a file of transcripts, if given (a JSON object per line, with `messages`).
-A worker summarises them during their turns. The figures are `MEMORY USAGE` of a conversation's keys, divided by its raw
-text: its messages as compact JSON, as in `benchmarks.memory`. The share of the window stands beside it. The last column
-divides by the texts alone. Each conversation has an owner of its own.
+A worker summarises them during their turns. The figures are `MEMORY USAGE` of all that a conversation has in Redis, its
+entries in indexes too, divided by its raw text: its messages as compact JSON, as in `benchmarks.memory`. The bytes of
+blocks, signatures and summary are those of their values; the rest is all else, such as names of fields and what the
+allocator rounds up. The last column divides by the texts alone. Each conversation has an owner of its own.
 
 Each conversation is played twice: in a new namespace, and in a namespace with dictionaries trained on other
 conversations of the same kind. The first dictionary is trained as soon as the conversations suffice; a day later a
 second one on all of them replaces it, if it is better by a tenth. Each takes at most 64 KiB per namespace, which is not
 counted here.
+
+With `--against FOLDER`, the code in another checkout stores the same conversations first, and both figures are shown.
+For example: git worktree add /tmp/before 26942b19, then python -m benchmarks.originals --against /tmp/before
 """
 
 from __future__ import annotations
@@ -17,19 +21,25 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import Server, chosen_server, surroundings, table
-from benchmarks.memory import raw_bytes
+from benchmarks.memory import TRANSCRIPTS, raw_bytes
 from benchmarks.remembered.friends import friends
 from benchmarks.running import options, run, show_results, verdict
 from redismem import Memory, Session, Settings
 from redismem.messages.message import Message
 from redismem.originals.dictionaries import SETTLED_MS
 from redismem.originals.fields import searchable_texts
+from redismem.protocol.keys import SessionKeys
+from redismem.protocol.layout import SUMMARY
 from redismem.workers.dictionaries import RETRAIN_MS
 from redismem.workers.strategies import from_settings
 from redismem.workers.summaries import Worker
@@ -103,7 +113,7 @@ async def _told(server: Server, namespace: str, messages: Told, others: Sequence
         assert len(await session.messages(include_originals=True)) == len(messages)
         keys = memory.store.keys.session("s")
         has_dictionary = bool(memory.store.dictionaries)
-    sizes = {key: int(server.client.memory_usage(getattr(keys, key), samples=0) or 0) for key in _KEYS}
+    sizes = _sizes(server, keys, namespace)
     text_bytes = sum(len(text.encode()) for each in messages for text in searchable_texts(Message.from_openai(each)))
     size = raw_bytes(messages)
     shares = {key: found / size for key, found in sizes.items()}
@@ -118,7 +128,25 @@ async def _tell(session: Session, worker: Worker, messages: Told) -> None:
         await worker.drain()
 
 
-_KEYS = ("originals", "messages", "state")
+_PARTS = ("blocks", "signatures", "summary", "window", "rest")
+
+
+def _sizes(server: Server, keys: SessionKeys, namespace: str) -> dict[str, int]:
+    """Return the bytes of each part of a conversation, and of the rest."""
+    client = server.client
+    originals: Mapping[Any, Any] = client.hgetall(keys.originals)
+    state: Mapping[Any, Any] = client.hgetall(keys.state)
+    signatures = sum(len(value) for name, value in originals.items() if name[:1] == b"s")
+    indexes = [key for key in server.keys(f"{{{namespace}:") if client.type(key) == b"zset"]
+    sizes = {
+        "blocks": sum(map(len, originals.values())) - signatures,
+        "signatures": signatures,
+        "summary": sum(len(value) for name, value in state.items() if name.startswith(SUMMARY)),
+        "window": server.keys_bytes([keys.messages]),
+    }
+    whole = server.keys_bytes([keys.originals, keys.state]) + sizes["window"]
+    whole += sum(server.keys_bytes([key]) // client.zcard(key) for key in indexes)
+    return sizes | {"rest": whole - sum(sizes.values())}
 
 
 def _payloads(length_count: int, seed: int) -> Told:
@@ -131,6 +159,7 @@ async def measure(server: Server, namespace: str, file: Path | None, quick: bool
     told: dict[str, tuple[Told, Sequence[Told]]] = {"made up": (made_up(length_count), others)}
     friendly = [_payloads(120, seed) for seed in range(100, 125 if quick else 140)]
     told["friends"] = _payloads(length_count, 1), friendly
+    told["friends, briefly"] = _payloads(240, 2), friendly
     if file is not None:
         every: Sequence[Told] = transcripts(file)
         for number, (places, messages) in enumerate(chained(every, length_count), 1):
@@ -144,18 +173,34 @@ async def measure(server: Server, namespace: str, file: Path | None, quick: bool
     return found
 
 
+def _measure_against(folder: Path, chosen: Namespace) -> dict[str, dict[str, float]]:
+    """Return the figures of the code in another checkout, from a process of its own."""
+    with tempfile.TemporaryDirectory() as own:
+        found = Path(own) / "found.json"
+        command = [sys.executable, __file__, str(chosen.file), "--json", str(found), *["--quick"] * chosen.quick]
+        # A safe path: without it, `benchmarks/http.py` would take the place of the `http` of Python.
+        path = {"PYTHONPATH": str(folder.resolve()), "PYTHONSAFEPATH": "1"}
+        subprocess.run(command, check=True, env=os.environ | path, stdout=subprocess.DEVNULL)
+        figures: dict[str, dict[str, float]] = json.loads(found.read_text())["conversations"]
+        return figures
+
+
 def main() -> None:
     parser = options("benchmarks.originals", __doc__ or "", rounds=1)
-    parser.add_argument("file", nargs="?", type=Path, help="transcripts: a JSON object a line, with `messages`")
+    parser.add_argument("file", nargs="?", type=Path, default=TRANSCRIPTS, help="transcripts, skipped without the file")
+    parser.add_argument("--against", type=Path, metavar="FOLDER", help="a checkout of other code to measure before")
     chosen = parser.parse_args()
+    before = {} if chosen.against is None else _measure_against(chosen.against, chosen)
     name = f"bench-{os.getpid()}"
     with chosen_server(name) as server:
-        found = run(measure(server, name, chosen.file, chosen.quick))
-        heads = ("conversation", "messages", "raw bytes", "all", *_KEYS, "all to texts")
+        found = run(measure(server, name, chosen.file if chosen.file.exists() else None, chosen.quick))
+        heads = ("conversation", "messages", "raw bytes", "all", *_PARTS, "all to texts")
         rows = [
-            [name, f"{each['count']:.0f}", f"{each['raw_bytes']:.0f}"]
-            + [f"x {each[key]:.2f}" for key in ("all", *_KEYS, "to_texts")]
-            for name, each in found.items()
+            [f"{name}{when}", f"{each['count']:.0f}", f"{each['raw_bytes']:.0f}"]
+            + [f"x {each[key]:.3f}" for key in ("all", *_PARTS, "to_texts")]
+            for name in found
+            for when, each in ((", before", before.get(name)), ("", found[name]))
+            if each is not None
         ]
         report = table(heads, rows) + "\n"
         for name, most, has_one in (("without", MOST, False), ("with", MOST_WITH_DICTIONARY, True)):
