@@ -100,15 +100,22 @@ IDS = {"id": "chat", "response_id": "resp_MS0wYTFiMmMzZApjaGF0CnQ"}
 
 
 def is_met(extra: str) -> bool:
-    """True if all packages of the extra are installed."""
+    """True if all packages of the extra are installed, and new enough."""
     for requirement in requires("redismem") or ():
         name, _, marker = requirement.partition(";")
         if f"extra == '{extra}'" in marker and "platform" not in marker:
+            floor = re.search(r">=([\d.]+)", name)
             try:
-                distribution(re.match(r"[\w.-]+", name)[0])  # type: ignore[index]
+                installed = distribution(re.match(r"[\w.-]+", name)[0]).version  # type: ignore[index]
             except PackageNotFoundError:
                 return False
+            if floor and numbers_of(installed) < numbers_of(floor[1]):
+                return False
     return True
+
+
+def numbers_of(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]
 
 
 class Visits:
