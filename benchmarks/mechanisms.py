@@ -16,6 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks.measuring import chosen_server, surroundings, table
+from benchmarks.remembered.busy import busy
 from benchmarks.remembered.conversation import Conversation, Question
 from benchmarks.remembered.dated import dated
 from benchmarks.remembered.evidence import ASKING_NOTHING, tell, tokens_of
@@ -67,15 +68,16 @@ class Recall:
                 shares[at].append(len(seqs & set(question.gold)) / len(question.gold))
         return fmean(shares[0]), fmean(shares[1])
 
-    async def tokens(self, off: Off, texts: Sequence[str], budget: int) -> tuple[float, float]:
-        """Return the mean tokens of the quotation, off and on."""
+    async def floor(self, questions: Sequence[Question]) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Return the mean tokens quoted for messages that ask nothing, and the evidence of questions, off and on."""
         tokens: tuple[list[float], list[float]] = ([], [])
-        for text in texts:
-            for at, switched in enumerate((off, nullcontext)):
+        switches: tuple[Off, Off] = (floor_off, nullcontext)
+        for text in ASKING_NOTHING:
+            for at, switched in enumerate(switches):
                 with switched():
-                    _, quoted = await ask(self._session, self._conversation, Question(text, text), budget)
+                    _, quoted = await ask(self._session, self._conversation, Question(text, text), _BUDGET)
                 tokens[at].append(tokens_of(quoted))
-        return fmean(tokens[0]), fmean(tokens[1])
+        return (fmean(tokens[0]), fmean(tokens[1])), await self.evidence(floor_off, questions, _BUDGET)
 
     async def cpu_us(self, off: Off, questions: Sequence[Question], rounds: int) -> tuple[float, float]:
         """Return the CPU of a search in µs, off and on, alternately and with a warm cache; the least of the rounds."""
@@ -109,21 +111,24 @@ async def measure(url: str, name: str, seed: int, count: int) -> Figures:
     """Return the figures of both mechanisms in the conversations of one seed."""
     figures: Figures = {}
     ruled, chat = standing("en", count, seed), dated("en", count, seed, with_assistant=True)
+    others = {"friends": dated("en", count, seed), "busy": busy("en", count, seed)}
     if ruled.questions:
         figures["rules: verbatim in the default context"] = await kept_verbatim(url, f"{name}-s", ruled, rules_off)
-    settings = Settings(shards=1, threshold=4, recent_limit=2, train_dictionaries=False)
-    for told, asked_for in ((ruled, "rules: the rule"), (chat, "rules: other questions")):
-        async with over_lane(url, f"{name}-{asked_for[-4:].strip()}", settings) as memory:
+    for label, told in (("standing", ruled), ("assistant", chat), *others.items()):
+        settings = Settings(shards=1, threshold=4, recent_limit=2, train_dictionaries=False)
+        async with over_lane(url, f"{name}-{label}", settings) as memory:
             recall = Recall(await tell(memory, told), told)
-            for budget in BUDGETS if told.questions else ():
-                label = f"{asked_for}, evidence at {budget:,} tokens"
-                figures[label] = await recall.evidence(rules_off, told.questions, budget)
+            if told is ruled or told is chat:
+                asked_for = "the rule" if told is ruled else "other questions"
+                for budget in BUDGETS if told.questions else ():
+                    share = await recall.evidence(rules_off, told.questions, budget)
+                    figures[f"rules: {asked_for}, evidence at {budget:,} tokens"] = share
             if told is chat:
-                label = f"floor: tokens quoted of {_BUDGET} where a message asks nothing"
-                figures[label] = await recall.tokens(floor_off, ASKING_NOTHING, _BUDGET)
-                label = f"floor: questions, evidence at {_BUDGET} tokens"
-                figures[label] = await recall.evidence(floor_off, told.questions, _BUDGET)
                 figures["rules: CPU of a search, µs"] = await recall.cpu_us(rules_off, told.questions, 5)
+            if told is not ruled:
+                tokens, share = await recall.floor(told.questions)
+                figures[f"floor: tokens quoted of {_BUDGET} where a message asks nothing, {label}"] = tokens
+                figures[f"floor: questions, evidence at {_BUDGET} tokens, {label}"] = share
     return figures
 
 

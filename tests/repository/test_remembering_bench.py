@@ -53,10 +53,10 @@ def test_mechanisms_gives_each_figure_off_and_on() -> None:
         for what in ("the rule", "other questions")
         for budget in (350, 700, "1,400")
     ]
-    for label in (*rules, "rules: verbatim in the default context", "floor: questions, evidence at 700 tokens"):
+    for label in (*rules, "rules: verbatim in the default context", "floor: questions, evidence at 700 tokens, busy"):
         assert re.search(rf"^{label} +{FIGURE} +{FIGURE}$", printed, re.MULTILINE)
     quoted = re.search(
-        r"^floor: tokens quoted of 700 where a message asks nothing +(\d+) +(\d+)$", printed, re.MULTILINE
+        r"^floor: tokens quoted of 700 where a message asks nothing, busy +(\d+) +(\d+)$", printed, re.MULTILINE
     )
     assert quoted is not None
     assert int(quoted[1]) > int(quoted[2])
