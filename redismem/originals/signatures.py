@@ -54,6 +54,7 @@ _PART_MARK, _PART_BYTES = b"\xff\xff", 4
 _LENGTH_OF = {weight: length for length, weight in enumerate(WEIGHTS)}
 _EPOCH, _LAST_DAY = date(1970, 1, 1).toordinal(), date.max.toordinal()
 _DIGITS = "0123456789abcdef"
+_WEIGHT_OF = dict(zip(_DIGITS, WEIGHTS, strict=True))
 _PLACE_OF = {digit: 1 << place for place, digit in enumerate(_DIGITS)}
 RULE_MARK = "rule0mark"
 """The text that marks the message of a standing rule. It is a stem, and no word of any language."""
@@ -197,7 +198,7 @@ def _decode_stats(encoded: bytes, at: int) -> tuple[_Stats, int]:
     """Return the stats that begin at an offset, and the offset of their end. Raises IndexError."""
     start = at + _STATS_BYTES
     stop = start + _DAY_BYTES * encoded[start - 1]
-    weights = tuple([WEIGHTS[int(digit, 16)] for digit in encoded[at + 4 : start - 1].hex()])
+    weights = tuple(map(_WEIGHT_OF.__getitem__, encoded[at + 4 : start - 1].hex()))
     return _Stats(weights, int.from_bytes(encoded[at : at + 4], "big"), _decode_days(encoded[start:stop])), stop
 
 
