@@ -2,7 +2,7 @@
 -- READS ttl_ms now_ms
 -- SETS expires_ms
 local expires_ms = nil
-if ttl_ms ~= '-' then
+if ttl_ms ~= '-' and ttl_ms ~= '=' then
   --- @include now
   local kept_ms = ttl_ms
   --- @include timely

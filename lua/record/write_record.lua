@@ -1,5 +1,5 @@
 -- Writes records of one shard, all or nothing, if their checks hold. A resent write with checks is recognised by its nonce.
--- After sending come for each record: id; time to live in ms, or - to let it persist; score of its owner, or - without one;
+-- After sending come for each record: id; time to live in ms, - to let it persist, or = to leave its expiry alone; score of its owner, or - without one;
 -- owner and tag, as a new record stores them; the six counts and the time of update, or - without one; then checks (field; = and its value, * for any value, or
 -- nothing for no field), sets (field, value), first-wins sets (field, value), drops (field), additions to the order (0,
 -- member) and removals from it (member).
@@ -29,7 +29,7 @@ for place = 4, #KEYS, 2 do
     return redis.error_reply('CORRUPT description')
   end
   --- @include record_expiry
-  change.expires_ms = expires_ms
+  change.expires_ms, change.keeps_expiry = expires_ms, ttl_ms == '='
   redis.call('ZCARD', order) -- [type of the order]
   change.set = first + 5 + 2 * checks
   for at = first + 5, change.set - 1, 2 do
@@ -62,7 +62,7 @@ for _, change in ipairs(changes) do
   if change.expires_ms then
     redis.call('PEXPIREAT', order, change.expires_ms) -- [order expires]
     redis.call('PEXPIREAT', record, change.expires_ms) -- [record expires]
-  elseif change.described and redis.call('PTTL', record) >= 0 then
+  elseif change.described and not change.keeps_expiry and redis.call('PTTL', record) >= 0 then
     redis.call('PERSIST', order) -- [order persists]
     redis.call('PERSIST', record) -- [record persists]
   end

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 from redismem import InvalidMessage, InvalidSessionId, Memory, RecordConflict
 from redismem.adapters.sessions import Opened, check_owner, decode_in_slices, read_or_begin, resolve_owner
-from redismem.record import Change, Found, Record
+from redismem.record import Change, Found, Record, Retention
 from redismem.settings.extras import from_extra
 
 with from_extra("claude-agent-sdk", __name__):
@@ -68,6 +68,8 @@ class SessionStore(theirs.SessionStore):
         key_prefix: str = "claude",
         ttl: float | None = None,
         owner: str | Callable[[SessionKey], str | None] | None = None,
+        keep_last: int | None = None,
+        max_age: float | None = None,
     ) -> None:
         """Make a store. It connects on first use.
 
@@ -80,14 +82,18 @@ class SessionStore(theirs.SessionStore):
             owner: The person whom the sessions that this store creates belong to, so that `memory.forget(owner=...)`
                 removes them. If a store serves several persons: a function that returns the owner of a key, or `None`.
                 A session of another person, or of nobody, is refused, and not listed.
+            keep_last: The sessions of a project that workers keep, those with the newest entries, 1 to 1,000. `None`
+                keeps all.
+            max_age: The seconds after its last entry after which workers remove a session. `None` means never.
 
         Raises:
-            InvalidRecord: `ttl` is out of range.
+            InvalidRecord: `ttl`, `keep_last` or `max_age` is out of range.
             InvalidSessionId: `key_prefix` is not a string, or the owner is invalid.
             InvalidSettings: URL, memory or client is invalid, or more than one of them is given.
         """
         if not isinstance(key_prefix, str):
             raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
+        self._retention = Retention("claude-agent-sdk", keep_last, max_age)
         self._opened = Opened(url, memory, redis_client)
         self._prefix, self._ttl_s, self._owner = f"{key_prefix}:" if key_prefix else "", ttl, owner
         self._states: dict[tuple[str, bytes], bytes] = {}
@@ -134,7 +140,7 @@ class SessionStore(theirs.SessionStore):
                 return
             changed = _next_state(key, name, state, [each.entry for each in new])
             try:
-                await record.write(_change(name, state, changed, new))
+                await record.write(self._retention.add_to(_change(name, state, changed, new)))
             except RecordConflict:
                 state = None
                 continue
@@ -247,13 +253,14 @@ def _next_state(key: SessionKey, name: bytes, state: bytes | None, new: list[Ses
 
 def _change(name: bytes, state: bytes | None, changed: bytes, new: Sequence[_Encoded]) -> Change:
     """Return the change that stores a batch, unless the state has changed or one of the uuids is stored."""
-    field = _STATE + name
-    batch = b"%b%b:%012d" % (_BATCH, name, json.loads(changed)["batches"])
+    field, its = _STATE + name, json.loads(changed)
+    batch = b"%b%b:%012d" % (_BATCH, name, its["batches"])
+    updated_us = None if name else time.time_ns() // 1_000
     marks = [each.mark for each in new if each.mark is not None]
     sets = dict.fromkeys(marks, b"") | {field: changed, batch: b"[" + b",".join(each.value for each in new) + b"]"}
     if state is None:
-        return Change(absent=[field, *marks], sets=sets, adds=[field, batch])
-    return Change(equals={field: state}, absent=marks, sets=sets, adds=[batch])
+        return Change(absent=[field, *marks], sets=sets, adds=[field, batch], updated_us=updated_us)
+    return Change(equals={field: state}, absent=marks, sets=sets, adds=[batch], updated_us=updated_us)
 
 
 async def _read(record: Record, name: bytes) -> list[bytes]:

@@ -5,6 +5,7 @@ from redismem.protocol.record.heads import Head
 from redismem.protocol.record.listing import RecordEntry, RecordPage
 from redismem.protocol.record.reads import Found, Page, Related, Trace, Traced, Walk
 from redismem.record.record import Record
+from redismem.record.retention import Retention
 from redismem.record.together import get_all, write_all
 from redismem.record.transcripts.transcript import Transcript, TranscriptPage
 from redismem.record.transcripts.transcripts import Transcripts
@@ -18,6 +19,7 @@ __all__ = [
     "RecordEntry",
     "RecordPage",
     "Related",
+    "Retention",
     "Trace",
     "Traced",
     "Transcript",

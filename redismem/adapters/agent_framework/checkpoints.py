@@ -19,7 +19,7 @@ from agent_framework._workflows._checkpoint_encoding import decode_checkpoint_va
 
 from redismem import Memory, RecordConflict
 from redismem.adapters.sessions import Opened, check_owner, join_id, read_or_begin, settle
-from redismem.record import Change, Head
+from redismem.record import Change, Head, Retention
 
 _DATA, _PLACE, _MEMBER = b"c:", b"p:", b"w:"
 """The fields of a checkpoint: its data, the member that lists it, and that member `w:<workflow>:<time>:<id>`."""
@@ -55,6 +55,8 @@ class CheckpointStorage(_CheckpointStorage):
         ttl: float | None = None,
         owner: str | None = None,
         allowed_checkpoint_types: Iterable[str] = (),
+        keep_last: int | None = None,
+        max_age: float | None = None,
     ) -> None:
         """Make the storage of a session. It connects on first use.
 
@@ -68,14 +70,18 @@ class CheckpointStorage(_CheckpointStorage):
             owner: The person whom the checkpoints belong to, so that `memory.forget(owner=...)` removes them.
             allowed_checkpoint_types: Types of your own in checkpoints, such as "my_app.models:MyState". Types that are
                 registered with the framework's `register_checkpoint_type`, its own and OpenAI's are always allowed.
+            keep_last: The newest checkpoints that workers keep of each workflow, 1 to 1,000. `None` keeps all.
+            max_age: The seconds after which workers remove a checkpoint, unless it is the newest one. `None` means
+                never.
 
         Raises:
-            InvalidRecord: `ttl` is out of range, or the id too long.
+            InvalidRecord: `ttl`, `keep_last` or `max_age` is out of range, or the id too long.
             InvalidSessionId: The id is empty, `key_prefix` is not a string, or the owner is invalid.
             InvalidSettings: URL, memory or client is invalid, or more than one of them is given.
         """
         record_id = join_id(key_prefix, session_id)
         check_owner(owner)
+        self._retention = Retention("agent-framework", keep_last, max_age)
         self._allowed_types = frozenset(allowed_checkpoint_types)
         self._opened = Opened(url, memory, redis_client)
         try:
@@ -123,7 +129,7 @@ class CheckpointStorage(_CheckpointStorage):
                 removes=stale,
             )
             try:
-                await self._record.write(change)
+                await self._record.write(self._retention.add_to(change))
                 return
             except RecordConflict:
                 [place] = await self._record.get(place_field)

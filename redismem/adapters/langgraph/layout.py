@@ -8,6 +8,7 @@ blobs of its channels.
     w:<namespace> <checkpoint id> <task id> <idx>  member: one pending write
     r:<run id> <namespace> <checkpoint id>         member: a checkpoint of a run
     v                                              field: random bytes, new with each change of the checkpoints
+    d                                              field: set once a checkpoint has a delta channel
     t                                              field: the generation of the last turn, which fences its writes
 """
 
@@ -39,6 +40,7 @@ WRITES = b"w:"
 RUNS = b"r:"
 REVISION = b"v"
 TURN = b"t"
+DELTA = b"d"
 Entry = tuple[bytes, bytes | None]
 
 
@@ -167,9 +169,10 @@ def encode_checkpoint(
     bare = {key: value for key, value in checkpoint.items() if key != "channel_values"}
     head = Head(parent, names, b"%d:%b%b" % (len(packed), packed, pack(serde.dumps_typed(bare)))).encode()
     member, run_id = place.member(checkpoint["id"]), saved_metadata.get("run_id")
+    delta = {DELTA: b""} if saved_metadata.get("counters_since_delta_snapshot") else {}
     return Change(
         present=[parent] if parent and saved_metadata.get("counters_since_delta_snapshot") else [],
-        sets={member: head, REVISION: new_revision()},
+        sets={member: head, REVISION: new_revision(), **delta},
         adds=[member, *([place.run(str(run_id), checkpoint["id"])] if run_id else [])],
     )
 

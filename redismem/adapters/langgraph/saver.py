@@ -25,6 +25,7 @@ from redismem.adapters.langgraph.opening import Closes, Opening, check_ttl
 from redismem.adapters.langgraph.strict import AllowedType, StrictSerializer
 from redismem.adapters.langgraph.threads import SaverOptions, Threads
 from redismem.blocking.turns import Turn as BlockingTurn
+from redismem.record import Retention
 
 _VERSION_DIGITS = 10
 
@@ -53,11 +54,14 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
         owner_key: The key in `configurable` that names the person whom a new thread belongs to, as in
             `Memory.record`: `memory.forget(owner=...)` then removes it. A config without the key makes a thread
             without an owner.
+        keep_last: The newest checkpoints that workers keep of each namespace of a thread, 1 to 1,000. `None` keeps all.
+        max_age: The seconds after which workers remove a checkpoint, unless it is the newest one. `None` means never.
 
     Every method may raise StoreUnavailable, also with the fallback: an old checkpoint is worse than none.
 
     Raises:
         InvalidSettings: An argument is out of range or of another type, or both memory and URL are given.
+        InvalidRecord: `keep_last` or `max_age` is out of range.
     """
 
     def __init__(
@@ -70,6 +74,8 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
         key_prefix: str = "langgraph",
         ttl: Mapping[str, Any] | None = None,
         owner_key: str | None = None,
+        keep_last: int | None = None,
+        max_age: float | None = None,
     ) -> None:
         if serde is not None and allowed_types is not None:
             raise InvalidSettings(
@@ -79,6 +85,7 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
         if not isinstance(key_prefix, str) or not key_prefix or ":" in key_prefix:
             raise InvalidSettings("key_prefix is a string without a colon: the id of the thread follows the first one")
         ttl_minutes, renew = check_ttl(ttl)
+        self._retention = Retention("langgraph", keep_last, max_age)
         self._opening = Opening(memory, url)
         self._key_prefix, self._owner_key = key_prefix, owner_key
         self._ttl_s, self._renew = None if ttl_minutes is None else ttl_minutes * 60, renew
@@ -333,7 +340,7 @@ class RedismemSaver(Closes, BaseCheckpointSaver[str]):
         return f"{int(number) + 1:0{max(len(number), _VERSION_DIGITS)}}.{random.getrandbits(32):08x}"
 
     def _threads(self, memory: Memory) -> Threads:
-        options = SaverOptions(self.serde, self._key_prefix, self._ttl_s, self._renew, self._owner_key)
+        options = SaverOptions(self.serde, self._key_prefix, self._ttl_s, self._renew, self._owner_key, self._retention)
         return Threads(memory, options, turns.running_of(self))
 
 

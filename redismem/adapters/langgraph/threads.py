@@ -26,7 +26,7 @@ from redismem import InvalidRecord, InvalidSessionId, Memory, RecordConflict, Se
 from redismem.adapters.langgraph import layout, turns
 from redismem.adapters.langgraph.layout import ThreadNamespace
 from redismem.adapters.sessions import join_id, make_policy, read_or_begin, split_id
-from redismem.record import Change, Found, Record, Traced
+from redismem.record import Change, Found, Record, Retention, Traced
 
 _PAGE_LIMIT = 64
 _RANGE_COUNT = 10_000
@@ -42,6 +42,7 @@ class SaverOptions:
     ttl_s: float | None
     renew: bool
     owner_key: str | None
+    retention: Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +102,19 @@ class Threads:
         """
         place, record, serde = self._place(config), self._named(config), self.options.serde
         bare = layout.encode_checkpoint(serde, place, config, checkpoint, metadata)
+        bare = self.options.retention.add_to(bare)
         new, everywhere = layout.encode_values(serde, place, checkpoint, versions), checkpoint["channel_versions"]
         stored = layout.value_names(place, checkpoint, everywhere) - new.keys()
         # A channel without a value has no field: reads take both for empty.
         empty = {place.blob(*each) for each in versions.items()} - new.keys()
         equals = turns.fence(record, self.running)
-        change = replace(bare, equals=equals, present=[*bare.present, *stored], sets={**bare.sets, **new}, drops=empty)
+        change = replace(
+            bare,
+            equals=equals,
+            present=[*bare.present, *stored],
+            sets={**bare.sets, **new},
+            drops={*bare.drops, *empty},
+        )
         try:
             await record.write(change)
         except RecordConflict as conflict:

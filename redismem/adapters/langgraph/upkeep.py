@@ -183,6 +183,8 @@ async def copy(threads: Threads, source_id: object, target_id: object) -> None:
     if listed is not None and existing_target is not None and existing_target.owner != owner:
         raise RecordConflict("the target thread belongs to another owner than the source", record_id=record.id)
     target = await _Guarded.read(threads.record(target_id, owner))
+    [delta] = await source.get(layout.DELTA)
+    mark = {} if delta is None else {layout.DELTA: delta}
     checkpoints = await _checkpoints(source, bodies=True)
     values = {checkpoint.member: checkpoint.head.encode() for checkpoint in checkpoints}
     existing = (await record.page(layout.CHECKPOINTS, limit=1)).found
@@ -197,7 +199,7 @@ async def copy(threads: Threads, source_id: object, target_id: object) -> None:
         if not values.keys() <= left:
             raise RecordConflict("the source thread was deleted or pruned while it was copied", record_id=source.id)
         for group in _groups(values):
-            await target.write(Change(sets=group, adds=[*group]))
+            await target.write(Change(sets={**group, **mark}, adds=[*group]))
     except RecordConflict:
         with contextlib.suppress(RecordConflict):
             await _guard(target.record, partial(_drop_parts, checkpoints, is_new))

@@ -15,7 +15,7 @@ from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.ids import PROCESS, Sender
 from redismem.protocol.layout import NONE
 from redismem.protocol.record.changes import Change, check_names, check_size
-from redismem.protocol.record.keys import DESCRIPTION, LIFE, RecordKeys, is_own
+from redismem.protocol.record.keys import DESCRIPTION, KEEP_EXPIRY, LIFE, RecordKeys, is_own
 from redismem.protocol.record.quarantine import of_record
 from redismem.settings.settings import Settings
 
@@ -51,7 +51,7 @@ def write(
     named = {"nonce": sent_as[:1] + os.urandom(_NONCE_BYTES - 1), "now_ms": time_argument(clock), "sending": sent_as}
     more: list[Argument] = []
     for keys, change in changes:
-        ttl_ms = NONE if keys.ttl_ms is None else keys.ttl_ms
+        ttl_ms = NONE if keys.ttl_ms is None else "=" if keys.ttl_ms == KEEP_EXPIRY else keys.ttl_ms
         more += (keys.member, ttl_ms, keys.score, keys.birth, *change.encode())
     check_size(more)
     names = [name for keys, _ in changes for name in (keys.record, keys.order)]

@@ -17,6 +17,8 @@ DESCRIPTION = b""
 """The field of the description. Callers cannot use it, because their fields have at least one byte."""
 LIFE = slice(2, 10)
 """The place of the life in a description."""
+KEEP_EXPIRY = -1
+"""The time to live in the keys of a worker, whose writes leave the expiry of a record alone."""
 _VERSION = b"v1"
 _OTHER_VERSION = re.compile(rb"v\d")
 _RING = 10

@@ -13,6 +13,8 @@ from redismem.protocol.record.keys import DESCRIPTION
 
 LISTED = b":records"
 """The end of the key of the index that lists all records of a shard."""
+POLICY = b"retention"
+"""The field of the policy that workers apply to the record."""
 _INDEXES = (LISTED, b":records_owned", b":records_updated")
 
 Cursors = Mapping[bytes, int]
@@ -54,6 +56,12 @@ def sweep(shard: bytes, members: Sequence[bytes]) -> Call[tuple[int, int]]:
     names = [shard + kind + member for member in members for kind in (b":record:", b":order:")]
     indexes = {"records": records, "owned": owned, "updated": updated}
     return script_call(Op.RECORD_SWEEP, None, tuple, indexes, script="sweep_records", more_keys=names, more=members)
+
+
+def policies(shard: bytes, members: Sequence[bytes]) -> Call[list[bytes | None]]:
+    """Build a call that reads the policies of records, which are hashes; `None` for a record without one."""
+    commands = tuple(("HGET", shard + b":record:" + member, POLICY) for member in members)
+    return independent(commands, lambda *found: list(found), Op.RECORD_SWEEP)
 
 
 class Seen(NamedTuple):

@@ -1,0 +1,137 @@
+"""Remove old checkpoints of frameworks from a record, so that each that remains is whole.
+
+Only what no remaining checkpoint needs goes. Each removal expects the state of the record that it was chosen by; if
+another process has written meanwhile, it raises RecordConflict, and the next sweep goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+from redismem.protocol.record.changes import Change
+from redismem.protocol.record.heads import Head
+from redismem.protocol.record.reads import Found
+from redismem.record.record import Record
+
+_TimeOf = Callable[[bytes], int | None]
+_REVISION, _DELTA = b"v", b"d"
+"""Fields of a thread of LangGraph: its revision, and the mark of a DeltaChannel, whose ancestors all stay."""
+_PAGE_COUNT = 500
+_NAMES_COUNT = 4_000
+_BATCH_COUNT = 100
+_UUID_EPOCH = 0x01B21DD213814000
+"""The 100 ns between 1582, where the times of UUIDs begin, and 1970."""
+_MAF_EPOCH_MS = (datetime.fromtimestamp(0, UTC) - datetime(1, 1, 1, tzinfo=UTC)).days * 86_400_000
+
+
+async def trim_langgraph(record: Record, keep_last: int | None, before_ms: int | None) -> int:
+    """Remove old checkpoints of each namespace of a thread, with their writes and values; return their number.
+
+    The newest checkpoint of a namespace stays, with its interrupts. So does all of a thread with a DeltaChannel.
+    """
+    [revision, delta] = await record.get(_REVISION, _DELTA)
+    if revision is None or delta is not None:
+        return 0
+    heads = {found.member: Head.decode(found.value or b"") async for found in _pages(record, b"c:")}
+    gone = dict[bytes, Head]()
+    for namespace, members in _group(heads).items():
+        old = _choose(members, keep_last, before_ms, lambda member: _time_of(member.rpartition(b"\0")[2]))
+        gone |= {member: heads[member] for member in old}
+        if old:
+            oldest = members[len(old)].rpartition(b"\0")[2]
+            # Also what an earlier round has left.
+            await record.drop(b"w:" + namespace, before=b"w:" + namespace + oldest)
+    if not gone:
+        return 0
+    kept = {name for member, head in heads.items() if member not in gone for name in head.names}
+    last = {name: member for member, head in gone.items() for name in head.names}
+    for part in _split(gone):
+        drops = {name for member in part for name in gone[member].names if name not in kept and last[name] == member}
+        following = os.urandom(8)
+        change = Change(
+            equals={_REVISION: revision}, sets={_REVISION: following}, drops=[*part, *drops], removes=[*part]
+        )
+        await record.write(change)
+        revision = following
+    runs = [found.member async for found in _pages(record, b"r:")]
+    left = [run for run in runs if b"c:" + run.split(b"\0", 1)[1] in gone]
+    for at in range(0, len(left), _NAMES_COUNT):
+        await record.write(Change(equals={_REVISION: revision}, removes=left[at : at + _NAMES_COUNT]))
+    return len(gone)
+
+
+async def trim_agent_framework(record: Record, keep_last: int | None, before_ms: int | None) -> int:
+    """Remove old checkpoints of each workflow of a session; return their number. The newest one stays."""
+    heads = {found.member: Head.decode(found.value or b"") async for found in _pages(record, b"w:")}
+    by_workflow = dict[bytes, list[bytes]]()
+    for member in heads:
+        by_workflow.setdefault(member.split(b":")[1], []).append(member)
+    gone = [
+        member
+        for members in by_workflow.values()
+        for member in _choose(
+            members, keep_last, before_ms, lambda member: int(member.split(b":")[2]) // 1000 - _MAF_EPOCH_MS
+        )
+    ]
+    for at in range(0, len(gone), _BATCH_COUNT):
+        part = gone[at : at + _BATCH_COUNT]
+        places = {b"p:" + member.split(b":", 3)[3]: member for member in part}
+        data = [name for member in part for name in heads[member].names]
+        await record.write(Change(equals=places, drops=[*part, *places, *data], removes=part))
+    return len(gone)
+
+
+def _choose(members: Sequence[bytes], keep_last: int | None, before_ms: int | None, time_of: _TimeOf) -> list[bytes]:
+    """Return the oldest members that go: those beyond the newest ones, and those before a time, but never the last."""
+    older = list(members[:-1])
+    count = 0 if keep_last is None else max(0, len(members) - keep_last)
+    if before_ms is not None:
+        while count < len(older) and (at_ms := time_of(older[count])) is not None and at_ms < before_ms:
+            count += 1
+    return older[:count]
+
+
+def _group(members: Iterable[bytes]) -> Mapping[bytes, list[bytes]]:
+    """Return the checkpoints of each namespace, oldest first. The namespace ends with its NUL."""
+    groups = dict[bytes, list[bytes]]()
+    for member in members:
+        groups.setdefault(member[2 : member.rindex(b"\0") + 1], []).append(member)
+    return groups
+
+
+def _time_of(checkpoint_id: bytes) -> int | None:
+    """Return the time in an id that LangGraph made, a UUID of version 6; `None` for any other id."""
+    try:
+        number = UUID(checkpoint_id.decode()).int
+    except ValueError:
+        return None
+    if number >> 76 & 0xF != 6:
+        return None
+    ticks = number >> 80 << 12 | number >> 64 & 0xFFF
+    return (ticks - _UUID_EPOCH) // 10_000
+
+
+def _split(gone: Mapping[bytes, Head]) -> list[list[bytes]]:
+    """Return the checkpoints in groups that fit into one write."""
+    groups, count = [list[bytes]()], 0
+    for member, head in gone.items():
+        if groups[-1] and count + len(head.names) > _NAMES_COUNT:
+            groups.append([])
+            count = 0
+        groups[-1].append(member)
+        count += 2 + len(head.names)
+    return groups
+
+
+async def _pages(record: Record, prefix: bytes) -> AsyncIterator[Found]:
+    after: bytes | None = None
+    while True:
+        page = await record.page(prefix, after=after, limit=_PAGE_COUNT)
+        for found in page.found:
+            yield found
+        after = page.after
+        if after is None:
+            return

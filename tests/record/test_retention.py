@@ -1,0 +1,173 @@
+"""Policies of records, which workers apply: what goes, what never goes, and what is written meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from agent_framework import WorkflowCheckpoint
+from langgraph.channels.delta import DeltaChannel
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
+from support.checks import until
+from support.redis_server import RedisServer
+from support.stores import PATIENCE
+from support.waiting import START_S
+
+from redismem import InvalidRecord, Memory, Settings
+from redismem.adapters.agent_framework import CheckpointStorage
+from redismem.adapters.claude_agent_sdk import SessionStore
+from redismem.adapters.langgraph import RedismemSaver
+from redismem.workers.eviction import Eviction
+
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+
+
+class State(TypedDict):
+    words: Annotated[list[str], lambda old, new: [*old, *new]]
+    note: str
+
+
+def extend(words: list[str], writes: list[list[str]]) -> list[str]:
+    return [*words, *(word for write in writes for word in write)]
+
+
+class Delta(TypedDict):
+    words: Annotated[list[str], DeltaChannel(extend, list, snapshot_frequency=50)]
+
+
+@pytest.fixture
+async def memory(redis_server: RedisServer, namespace: str) -> AsyncIterator[Memory]:
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=Settings(**PATIENCE)) as memory:
+        yield memory
+
+
+def build(saver: RedismemSaver, schema: Any = State, *, asks: bool = False) -> Any:
+    builder = StateGraph(schema)
+    builder.add_node("one", lambda state: {"words": [f"one {len(state['words'])}"]})
+    builder.add_node("two", lambda _: {"words": [interrupt("which?") if asks else "two"]})
+    builder.add_edge(START, "one")
+    builder.add_edge("one", "two")
+    return builder.compile(checkpointer=saver)
+
+
+async def ids_of(saver: RedismemSaver) -> list[str]:
+    return [found.config["configurable"]["checkpoint_id"] async for found in saver.alist(THREAD)]
+
+
+async def members_of(memory: Memory) -> list[bytes]:
+    return [found.member for found in (await memory.record("langgraph:t").page(limit=1_000)).found]
+
+
+async def test_a_worker_keeps_the_newest_checkpoints_whole_with_their_interrupt_and_nothing_of_older_ones(
+    memory: Memory, redis_server: RedisServer
+) -> None:
+    saver = RedismemSaver(memory, keep_last=3, ttl={"default_ttl": 60})
+    graph = build(saver, asks=True)
+    for turn in range(4):
+        await graph.ainvoke({"words": [f"question {turn}"], "note": "x" * 50}, THREAD)
+        if turn < 3:
+            await graph.ainvoke(Command(resume=f"answer {turn}"), THREAD)
+    before, key = await ids_of(saver), memory.record("langgraph:t").keys.record
+    state, expires_ms = await graph.aget_state(THREAD), redis_server.say("PEXPIRETIME", key)
+    settings = Settings(**PATIENCE, tick_s=0.05)
+    namespace = memory.store.keys.namespace
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=settings, workers=True):
+        order = memory.record("langgraph:t").keys.order
+        await until(lambda: redis_server.say("ZLEXCOUNT", order, "[c:", "(c;") == 3, START_S)
+    await Eviction(memory.store).sweep()
+    assert (await ids_of(saver), redis_server.say("PEXPIRETIME", key)) == (before[:3], expires_ms)
+    for found in [found async for found in saver.alist(THREAD)]:
+        assert found.checkpoint["channel_values"]["note"] == "x" * 50
+    of_checkpoints = [member for member in await members_of(memory) if member[:2] in (b"c:", b"w:", b"r:")]
+    assert all(any(kept.encode() in member for kept in before[:3]) for member in of_checkpoints)
+    assert (await graph.aget_state(THREAD)).values == state.values
+    done = await graph.ainvoke(Command(resume="the last"), THREAD)
+    assert done["words"][-1] == "the last"
+    assert len(done["words"]) == 12
+    await build(RedismemSaver(memory)).aupdate_state(THREAD, {"note": "y"})  # without a policy, nothing goes
+    kept = await ids_of(saver)
+    await Eviction(memory.store).sweep()
+    assert await ids_of(saver) == kept
+
+
+async def test_an_age_leaves_the_newest_checkpoint_and_no_delta_channel_is_cut(memory: Memory) -> None:
+    saver = RedismemSaver(memory, max_age=0.001)
+    graph = build(saver)
+    await graph.ainvoke({"words": ["a"], "note": ""}, THREAD)
+    [newest, *_] = await ids_of(saver)
+    await until_older(memory)
+    await Eviction(memory.store).sweep()
+    assert await ids_of(saver) == [newest]
+    await saver.adelete_thread("t")
+    delta = build(saver, Delta)
+    for turn in range(3):
+        state = await delta.ainvoke({"words": [str(turn)]}, THREAD)
+    ids = await ids_of(saver)
+    await until_older(memory)
+    await Eviction(memory.store).sweep()
+    assert await ids_of(saver) == ids
+    assert (await delta.aget_state(THREAD)).values == state
+
+
+async def until_older(memory: Memory) -> None:
+    """Wait until the server's clock is some milliseconds further."""
+    begun_ms = await memory.server_time_ms()
+    await until(lambda: time.time() * 1_000 > begun_ms + 3, START_S)
+
+
+async def test_checkpoints_that_are_written_meanwhile_are_whole(memory: Memory, redis_server: RedisServer) -> None:
+    saver, is_done = RedismemSaver(memory, keep_last=2), asyncio.Event()
+    namespace = memory.store.keys.namespace
+
+    async def write() -> None:
+        for number in range(12):
+            await build(saver).ainvoke({"words": [str(number)], "note": f"note {number}"}, THREAD)
+        is_done.set()
+
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=Settings(**PATIENCE)) as other:
+        writing, sweeper = asyncio.create_task(write()), Eviction(other.store)
+        while not is_done.is_set() and not writing.done():
+            await sweeper.sweep()
+        await writing
+        while len(await ids_of(saver)) > 2:
+            await sweeper.sweep()
+    found = [each async for each in saver.alist(THREAD)]
+    assert [len(each.checkpoint["channel_values"]["words"]) for each in found] == [36, 35]
+    assert {each.checkpoint["channel_values"]["note"] for each in found} == {"note 11"}
+
+
+async def test_checkpoints_of_workflows_and_sessions_of_projects_go_by_number_and_by_age(memory: Memory) -> None:
+    now = datetime.now(UTC)
+    for name, options in (("count", {"keep_last": 2}), ("age", {"max_age": 3_600})):
+        storage = CheckpointStorage(name, memory=memory, **options)  # type: ignore[arg-type]
+        for hours in (5, 3, 2, 0.5):
+            at = (now - timedelta(hours=hours)).isoformat()
+            for workflow in ("a", "b:c"):
+                point = WorkflowCheckpoint(workflow, "hash", checkpoint_id=f"{workflow}:{hours}", timestamp=at)
+                await storage.save(point)
+        store = SessionStore(memory=memory, key_prefix=name, **options)  # type: ignore[arg-type]
+        for session_id in "abc":
+            for key in ({"session_id": session_id}, {"session_id": session_id, "subpath": "subagents/x"}):
+                await store.append({"project_key": "p", **key}, [{"type": "user", "uuid": "u"}])  # type: ignore[typeddict-item]
+    await Eviction(memory.store).sweep()
+    for workflow in ("a", "b:c"):
+        for name, kept in (("count", (2, 0.5)), ("age", (0.5,))):
+            storage = CheckpointStorage(name, memory=memory)
+            assert await storage.list_checkpoint_ids(workflow_name=workflow) == [f"{workflow}:{at}" for at in kept]
+            with pytest.raises(Exception, match="No checkpoint"):
+                await storage.load(f"{workflow}:5")
+    for name, left in (("count", ["b", "c"]), ("age", ["a", "b", "c"])):
+        rows = await SessionStore(memory=memory, key_prefix=name).list_sessions("p")
+        assert sorted(row["session_id"] for row in rows) == left
+
+
+def test_policies_out_of_range_are_refused() -> None:
+    for options in ({"keep_last": 0}, {"keep_last": True}, {"max_age": 0}, {"max_age": "1"}):
+        for make in (RedismemSaver, SessionStore):
+            with pytest.raises(InvalidRecord):
+                make(url="memory://", **options)
