@@ -7,14 +7,16 @@ below bound its cost, whatever the messages contain.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from itertools import islice
+from typing import NamedTuple
 
 from redismem.formats.days import read_period
 from redismem.originals.blocks import BLOCK_COUNT
 from redismem.originals.signatures import RULE_MARK, WEIGHTS, stem_hash
-from redismem.recall.matches import MOST_WEIGHT, SCALE, Matches
+from redismem.recall.matches import SCALE, Matches
 from redismem.recall.postings import Postings
+from redismem.recall.proximity import Proximity
 from redismem.text.forms import other_forms
 from redismem.text.normal_forms import normalize
 from redismem.text.stems import QUESTION_STEMS, stems
@@ -57,6 +59,19 @@ def query_words(query: str) -> list[list[int]]:
     return [[hashed, *(each for each in forms[hashed] if each not in hashes)] for hashed in hashes]
 
 
+class Ranked(NamedTuple):
+    """The messages that one query matches, by seq."""
+
+    hits: list[int]
+    """The best messages, best first."""
+    matching: Set[int]
+    """All messages that match."""
+    rules: list[int]
+    """The messages that may tell a standing rule, best first."""
+    proximity: Proximity | None = None
+    """Orders the best messages again; `None` without any."""
+
+
 class Ranking:
     """A BM25 ranking of messages for one query. A stem's rarity is counted over the searched blocks."""
 
@@ -70,6 +85,10 @@ class Ranking:
     def match(self, postings: Postings) -> Matches:
         """Look up the messages of an index that match the query."""
         return Matches(postings, self._words, None if self.period is None else self.period.matches)
+
+    def rank(self, matches: Matches, matching: Set[int], scores: Mapping[int, float], rules: list[int]) -> Ranked:
+        """Return the ranking by these scores."""
+        return Ranked(rank(scores), matching, rules, Proximity(self._words, matches.rarities, scores))
 
     def scores(self, matches: Matches, excluded: Collection[int] = ()) -> dict[int, float]:
         """Return the scores of the HITS_MOST best messages, and of those beside them that match, by seq.
@@ -92,7 +111,7 @@ class Ranking:
             return False
         floor = _FLOOR * SCALE * math.log(1 + postings.count)
         best = max(lifted.values())
-        return best < floor * MOST_WEIGHT and best < floor * postings.usual_weight()
+        return best < floor and best < floor * postings.usual_weight()
 
 
 def lift_neighbours(scores: Mapping[int, float], postings: Postings | None = None) -> dict[int, float]:
@@ -143,12 +162,13 @@ def select_blocks(postings: Postings, hits: Sequence[int]) -> list[int]:
 def fuse(words: Mapping[int, float], cosines: Mapping[int, float]) -> dict[int, float]:
     """Return scores that combine the lifted scores of words with the highest cosine similarities, by seq.
 
+    Their scale is that of the words.
     Of HITS_MOST similarities the least counts as none, so an embedder to which all messages are alike changes nothing.
     """
     if not cosines:
         return dict(words)
     least = min(cosines.values()) if len(cosines) >= HITS_MOST else 0.0
     near = lift_neighbours({seq: cosine - least for seq, cosine in cosines.items() if cosine > least})
-    near_scale = _VECTORS_SHARE / max(near.values(), default=1.0)
-    words_scale = (1 - _VECTORS_SHARE) / max(words.values(), default=1.0)
-    return {seq: words.get(seq, 0.0) * words_scale + near.get(seq, 0.0) * near_scale for seq in {*words, *near}}
+    highest = max(words.values(), default=1.0) / max(near.values(), default=1.0)
+    near_scale = _VECTORS_SHARE / (1 - _VECTORS_SHARE) * highest
+    return {seq: words.get(seq, 0.0) + near.get(seq, 0.0) * near_scale for seq in {*words, *near}}

@@ -16,11 +16,12 @@ from redismem.originals.blocks import BLOCK_COUNT, block_number, first_seq_of
 from redismem.originals.signatures import WEIGHTS, Signature, decode_signature
 from redismem.originals.vectors import Vectors, decode_vectors
 from redismem.recall.postings import Postings
+from redismem.recall.proximity import Said, read_line
 from redismem.recall.rules import subject_hashes
 from redismem.recall.selection import Size, map_calls
 
 # The approximate memory of a message with its places in a list and three dicts, without its bytes and its line.
-_ELEMENT_BYTES = 420
+_ELEMENT_BYTES = 480
 _SESSION_BYTES = 2_000
 _CALL_BYTES = 600
 
@@ -33,7 +34,18 @@ class Contents:
     """The stored messages of one block, with the numbers by which a search chooses among them."""
 
     __slots__ = (
-        *("_subjects", "call_ids", "elements", "first_seq", "is_whole", "lines", "size_bytes", "sizes", "stop_seq"),
+        *(
+            "_said",
+            "_subjects",
+            "call_ids",
+            "elements",
+            "first_seq",
+            "is_whole",
+            "lines",
+            "size_bytes",
+            "sizes",
+            "stop_seq",
+        ),
         "zone",
     )
 
@@ -63,6 +75,13 @@ class Contents:
         self.size_bytes = texts_bytes + _ELEMENT_BYTES * len(elements) + _CALL_BYTES * len(self.call_ids)
         """The approximate memory of the block with its lines, in bytes."""
         self._subjects: dict[int, Set[int]] = {}
+        self._said: dict[int, Said] = {}
+
+    def said(self, seq: int) -> Said:
+        """Return the words of a message."""
+        if seq not in self._said:
+            self._said[seq] = read_line(self.lines.get(seq, ""))
+        return self._said[seq]
 
     def subject(self, seq: int) -> Set[int]:
         """Return the hashes of the stems that tell the subject of the standing rules in a message."""

@@ -72,7 +72,7 @@ class Matches:
         self._rows = rows
         self._total = postings.count
         rarities = [self._rarity(count) for count in counts]
-        self._rarities = [*rarities, *(int(_FORM_SHARE * rarity) for rarity in rarities)]
+        self.rarities = [*rarities, *(int(_FORM_SHARE * rarity) for rarity in rarities)]
         """The rarities of the words, then those of their other forms."""
         self._period_rarity = int(_PERIOD_SHARE * self._rarity(period_count))
         self.count = sum(counts) + period_count
@@ -105,7 +105,7 @@ class Matches:
 
     def _words(self, row: _Row) -> int:
         """Return the sum of the rarities of all words in a segment."""
-        return sum([self._rarities[stem] for stem, _ in row.lists])
+        return sum([self.rarities[stem] for stem, _ in row.lists])
 
     def _bound(self, row: _Row) -> float:
         """Return a number that no score in this segment exceeds."""
@@ -122,7 +122,7 @@ class Matches:
         for stem, places in row.lists:
             if words_left * MOST_WEIGHT < floor or (sums and not is_full):
                 break
-            rarity = self._rarities[stem]
+            rarity = self.rarities[stem]
             if sums:
                 for place in places:
                     sums[place] = get_sum(place, 0) + rarity
@@ -144,10 +144,10 @@ class Matches:
         """Add the rarities of these words to the sums that may reach the floor, and drop the others."""
         if not lists:
             return sums
-        weights, words = row.segment.weights, sum(self._rarities[stem] for stem, _ in lists)
+        weights, words = row.segment.weights, sum(self.rarities[stem] for stem, _ in lists)
         sums = {place: sum_ for place, sum_ in sums.items() if (sum_ + words) * WEIGHTS[weights[place]] >= floor}
         for stem, places in lists:
-            rarity = self._rarities[stem]
+            rarity = self.rarities[stem]
             if len(sums) * _LOOKUP_COUNT < len(places):
                 matching: Iterable[int] = [place for place in sums if _contains(places, place)]
             else:
@@ -186,7 +186,7 @@ class Matches:
             row, place = self._rows[at], seq - first_seqs[at]
             stems = [stem for stem, places in row.lists if _contains(places, place)]
             if stems or any(place in each and row.segment.weights[place] for each in row.period):
-                scores |= self._weigh(row, {place: sum(self._rarities[stem] for stem in stems)}, excluded)
+                scores |= self._weigh(row, {place: sum(self.rarities[stem] for stem in stems)}, excluded)
         return scores
 
     def marked(self, mark: int, count: int, excluded: Collection[int] = ()) -> list[int]:
@@ -200,7 +200,7 @@ class Matches:
             excluded: Seqs to leave out.
         """
         found: dict[int, tuple[list[int], float]] = {}
-        counts = [0] * len(self._rarities)
+        counts = [0] * len(self.rarities)
         for row in self._rows:
             base, weights = row.segment.first_seq, row.segment.weights
             places_of = {*row.segment.find(mark)}.difference([seq - base for seq in excluded])
@@ -211,7 +211,7 @@ class Matches:
                     found.setdefault(base + place, ([], WEIGHTS[weights[place]]))[0].append(stem)
         gains = [math.log(1 + len(found) / max(1, matching_count)) for matching_count in counts]
         keys = {
-            seq: (sum([gains[stem] for stem in stems]), weight * sum([self._rarities[stem] for stem in stems]), seq)
+            seq: (sum([gains[stem] for stem in stems]), weight * sum([self.rarities[stem] for stem in stems]), seq)
             for seq, (stems, weight) in found.items()
         }
         return sorted(keys, key=keys.__getitem__, reverse=True)[:count]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -37,6 +37,7 @@ from redismem.recall.bm25 import (
     HITS_MOST,
     MANY_POSTINGS,
     QUERY_CHARS,
+    Ranked,
     Ranking,
     fuse,
     lift_neighbours,
@@ -48,6 +49,7 @@ from redismem.recall.cached import CachedSession, Contents, Part, SelectedMessag
 from redismem.recall.loading import IndexLoader
 from redismem.recall.originals import Originals
 from redismem.recall.postings import Postings
+from redismem.recall.proximity import Said
 from redismem.recall.rules import choose_rules
 from redismem.recall.selection import Size, choose, count_hits, group_calls, map_calls
 from redismem.recall.semantic import Meaning
@@ -166,7 +168,7 @@ class Recall:
             return _nothing()
         cached = await self._loader.load(self._cached, self._signed, self._numbers, self._vector_numbers, self._load_s)
         unsearched_count = first_seq_of(cached.start) - 1
-        hits, matching, rules = await self._rank(ranking, cached)
+        hits, matching, rules, proximity = await self._rank(ranking, cached)
         considered = hits if max_tokens is None else hits[: count_hits(max_tokens)]
         if limit is None:
             considered = [*rules, *considered]
@@ -187,14 +189,13 @@ class Recall:
         if limit is None and rules:
             contents = {seq: block for seq in rules if (block := by_number.get(block_number(seq))) is not None}
             rules = choose_rules(contents, lambda seq: contents[seq].subject(seq), ranking.hashes)
+        if proximity is not None:
+            hits = proximity.order(hits, partial(_said, by_number), limit, max_tokens)
         chosen = choose(hits, matching, sizes, together, limit, max_tokens, frame_tokens, rules=rules)
         return cached.select(chosen, blocks, unsearched_count)
 
-    async def _rank(self, ranking: Ranking, cached: CachedSession) -> tuple[list[int], Set[int], list[int]]:
-        """Return the seqs of the best messages, of all matching ones, and of matching rules: by words, and by meaning.
-
-        The best messages and the rules are in order, best first.
-        """
+    async def _rank(self, ranking: Ranking, cached: CachedSession) -> Ranked:
+        """Rank the messages by words, and by meaning."""
         postings, window = cached.postings, range(self._signed.first_seq, cached.postings.stop_seq)
         matches = ranking.match(postings)
 
@@ -206,12 +207,12 @@ class Recall:
         own, scores, rules = await run_apart(self._store.transport, find, is_much=is_much)
         if self._meaning is None:
             if self._in_turn and ranking.asks_nothing(scores, postings):
-                return [], set(), rules
-            return rank(scores), own.keys(), rules
+                return Ranked([], set(), rules)
+            return ranking.rank(matches, own.keys(), scores, rules)
         cosines = await self._meaning.scores(cached, self._signed.first_seq, HITS_MOST)
         beside = {seq + step for seq in cosines for step in (-1, 1)}
         matching = own.keys() | matches.scores(beside - own.keys(), window).keys() | cosines.keys()
-        return rank(fuse(scores, cosines)), matching, rules
+        return ranking.rank(matches, matching, fuse(scores, cosines), rules)
 
     async def _load_blocks(self, cached: CachedSession, numbers: Sequence[int]) -> None:
         """Read the blocks that are not cached. A turn puts unreadable ones into quarantine, a search leaves them."""
@@ -242,6 +243,11 @@ class Recall:
 
 def _nothing(unsearched_count: int = 0) -> SelectedMessages:
     return CachedSession("", "", 0).select((), (), unsearched_count)
+
+
+def _said(blocks: Mapping[int, Contents], seq: int) -> Said | None:
+    """Return the words of a message; `None` if its block was not read."""
+    return None if (block := blocks.get(block_number(seq))) is None else block.said(seq)
 
 
 async def leave_out(originals: Originals, unreadable: Sequence[Block], *, in_turn: bool) -> None:

@@ -29,13 +29,14 @@ from redismem.protocol.owner.calls import Asked, Contained, decode_state
 from redismem.protocol.owners import encode_owner
 from redismem.protocol.session.pages import Block
 from redismem.recall import HITS_LIMIT
-from redismem.recall.bm25 import MANY_POSTINGS, Ranking, lift_neighbours, rank, select_blocks
+from redismem.recall.bm25 import MANY_POSTINGS, Ranked, Ranking, lift_neighbours, select_blocks
 from redismem.recall.cache import RecallCache
 from redismem.recall.cached import Contents
 from redismem.recall.matches import Matches
 from redismem.recall.originals import Originals
 from redismem.recall.owner.cached import BlockRef, CachedOwner, OwnedSession
 from redismem.recall.owner.loading import OwnerLoader
+from redismem.recall.proximity import Said
 from redismem.recall.recall import decode_contents, leave_out, make_contents
 from redismem.recall.rules import choose_rules
 from redismem.recall.selection import Size, choose, count_hits, group_calls
@@ -134,7 +135,7 @@ class OwnerRecall:
             stop_seq = before_seq if own is None else min(before_seq, own.state.first_seq)
             find = partial(_find, ranking, matches, cached, self._session_id, stop_seq, self._in_turn)
             is_much = matches.count > MANY_POSTINGS
-            matching, hits, rules = await run_apart(self._store.transport, find, is_much=is_much)
+            hits, matching, rules, proximity = await run_apart(self._store.transport, find, is_much=is_much)
             considered = hits if max_tokens is None else hits[: count_hits(max_tokens)]
             if limit is None:
                 considered = [*rules, *considered]
@@ -149,6 +150,8 @@ class OwnerRecall:
             stop = stop_seq if place.session_id == self._session_id else _NO_SEQ
             found.add(number, place, session.state.epoch, session.contents.get(place.number, ()), stop)
         rules = found.choose_rules(rules, ranking.hashes) if limit is None else []
+        if proximity is not None:
+            hits = proximity.order(hits, found.said, limit, max_tokens)
         chosen = found.choose(hits, matching, limit, max_tokens, frame_tokens, rules)
         return RecalledMessages(chosen, cached.unsearched_count)
 
@@ -224,18 +227,15 @@ def _find(
     session_id: str,
     stop_seq: int,
     in_turn: bool,
-) -> tuple[Set[int], list[int], list[int]]:
-    """Return the seqs of matching messages, of the best ones and of rules, without the window that asks.
-
-    A turn that asks for nothing has rules alone.
-    """
+) -> Ranked:
+    """Rank the messages, without the window that asks. A turn that asks for nothing has rules alone."""
     window = {*cached.seqs_from(session_id, stop_seq)}
     scores = ranking.scores(matches, window)
     lifted = lift_neighbours(scores, cached.postings)
     rules = ranking.rules(matches, window)
     if in_turn and ranking.asks_nothing(lifted, cached.postings):
-        return set(), [], rules
-    return scores.keys(), rank(lifted), rules
+        return Ranked([], set(), rules)
+    return ranking.rank(matches, scores.keys(), lifted, rules)
 
 
 class _Found:
@@ -262,6 +262,13 @@ class _Found:
             if block.call_ids:
                 calls_of = self._calls.setdefault(place.session_id, {})
                 calls_of.update({seq + shift: ids for seq, ids in block.call_ids.items() if seq < stop_seq})
+
+    def said(self, seq: int) -> Said | None:
+        """Return the words of a message; `None` if it was not read."""
+        if (source := self._blocks.get(seq)) is None:
+            return None
+        block, own = source
+        return block.said(own)
 
     def choose_rules(self, rules: Sequence[int], asked: Sequence[int]) -> list[int]:
         """Return the rules that the question concerns. See `rules.choose_rules`."""
