@@ -133,6 +133,15 @@ def test_recalling_gives_the_ratio_to_turns_without_and_the_longest_step() -> No
 
 
 @pytest.mark.nightly
+def test_long_recall_gives_what_is_found_and_the_time_before_and_after() -> None:
+    printed = run("benchmarks.long_recall", "--quick")
+    for length in ("500", "2,000"):
+        for side in ("before", "after"):
+            assert re.search(rf"^{length} +{side} +found +0 +\d+\.\d +\d+\.\d +\d+\.\d$", printed, re.MULTILINE)
+        assert re.search(rf"^{length} +\d+ +found +0 +1 +\d+\.\d\d +\d+$", printed, re.MULTILINE)
+
+
+@pytest.mark.nightly
 def test_migration_gives_the_longest_time_without_an_answer_of_each_shard() -> None:
     printed = run("benchmarks.migration", "--quick")
     for batch in (10, 100):
