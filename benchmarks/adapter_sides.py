@@ -130,8 +130,91 @@ class LlamaIndexTheirs(_LlamaIndexStore):
         return cls(store.async_add_message, store.aget_messages, client.aclose)
 
 
-def _client(url: str) -> redis.asyncio.Redis:
-    pool = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=64)
+class _AdkService:
+    """A session service of Google ADK."""
+
+    def __init__(self, service: Any, close: Any) -> None:
+        self._service, self.aclose = service, close
+
+    async def talk(self, session_id: str, turns: int) -> None:
+        from google.adk.events.event import Event
+        from google.genai import types
+
+        place = {"app_name": "bench", "user_id": session_id, "session_id": session_id}
+        session = await self._service.create_session(**place)
+        for _ in range(turns):
+            for item, author in ((USER, "user"), (ASSISTANT, "model")):
+                content = types.Content(role=author, parts=[types.Part(text=item["content"])])
+                await self._service.append_event(session, Event(author=author, content=content))
+                if author == "user":
+                    session = await self._service.get_session(**place)
+
+
+class AdkOurs(_AdkService):
+    label = "Google ADK, redismem"
+
+    @classmethod
+    async def open(cls, url: str) -> Self:
+        from redismem.adapters.google_adk import SessionService
+
+        memory = Memory.connect(url, namespace="bench-adk")
+        return cls(SessionService(memory=memory, ttl=TTL_S), memory.aclose)
+
+
+class AdkTheirs(_AdkService):
+    label = "Google ADK, RedisSessionService"
+
+    @classmethod
+    async def open(cls, url: str) -> Self:
+        from google.adk.integrations.redis import RedisSessionService
+
+        client = _client(url, decode_responses=True)
+        return cls(RedisSessionService(redis_client=client), client.aclose)
+
+
+class _LangChainHistory:
+    """A chat message history of LangChain, an object per session."""
+
+    def __init__(self, make: Any, close: Any) -> None:
+        from langchain_core.messages import AIMessage, HumanMessage
+
+        self._make, self.aclose = make, close
+        self._question, self._answer = HumanMessage(USER["content"]), AIMessage(ASSISTANT["content"])
+
+    async def talk(self, session_id: str, turns: int) -> None:
+        history = self._make(session_id)
+        for _ in range(turns):
+            await history.aadd_messages([self._question])
+            await history.aget_messages()
+            await history.aadd_messages([self._answer])
+
+
+class LangChainOurs(_LangChainHistory):
+    label = "LangChain, redismem"
+
+    @classmethod
+    async def open(cls, url: str) -> Self:
+        from redismem.adapters.langchain import ChatMessageHistory
+
+        memory = Memory.connect(url, namespace="bench-langchain")
+        return cls(lambda session_id: ChatMessageHistory(session_id, memory=memory, ttl=TTL_S), memory.aclose)
+
+
+class LangChainTheirs(_LangChainHistory):
+    label = "LangChain, RedisChatMessageHistory"
+
+    @classmethod
+    async def open(cls, url: str) -> Self:
+        from langchain_community.chat_message_histories import RedisChatMessageHistory
+
+        async def close() -> None:
+            """Do nothing: each object has a client of its own."""
+
+        return cls(lambda session_id: RedisChatMessageHistory(session_id, url=url, ttl=TTL_S), close)
+
+
+def _client(url: str, **options: Any) -> redis.asyncio.Redis:
+    pool = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=64, **options)
     return redis.asyncio.Redis(connection_pool=pool)
 
 
@@ -140,5 +223,7 @@ PAIRS: list[tuple[Any, Any]] = [
     (AgentsOursOverClient, AgentsTheirs),
     (LlamaIndexOurs, LlamaIndexTheirs),
     (LlamaIndexOursOverClient, LlamaIndexTheirs),
+    (AdkOurs, AdkTheirs),
+    (LangChainOurs, LangChainTheirs),
 ]
 """Our adapter, and the framework's own store."""

@@ -2,8 +2,8 @@
 
 A step of a thread puts a checkpoint with one new value of 2 KB, puts the writes of two tasks, and reads the newest
 checkpoint. One thread takes its steps alone, then 64 at once. Redis writes its log once a second; SQLite writes to a
-file as its saver sets it up. CPU is the time of this process, its threads and Redis together. The sides alternate in
-rounds, in a new order in each round; a ratio is the median of the ratios per round.
+file as its saver sets it up, and to the memory of this process. CPU is the time of this process, its threads and Redis
+together. The sides alternate in rounds, in a new order in each round; a ratio is the median of the ratios per round.
 `pip install -e '.[peers]'` installs the others; SAVERS_POSTGRES_URL names a Postgres to measure too.
 """
 
@@ -27,7 +27,7 @@ from benchmarks.running import collect_garbage, load, one_server, options, pin_c
 from redismem.adapters.langgraph import RedismemSaver
 
 OPERATIONS = ("put", "put_writes", "get_tuple")
-OURS, SQLITE = "redismem", "SQLite in a file"
+OURS = "redismem"
 TEXT = "An answer of an agent, which is about as long as this one. " * 34
 PER_STEP = ("steps", "CPU", "bytes")
 AT_ONCE = (1, 64)
@@ -51,6 +51,15 @@ async def _open_sqlite(stack: contextlib.AsyncExitStack, server: Server) -> Side
     return Side(saver, lambda: sum(path.stat().st_size for path in folder.iterdir()))
 
 
+async def _open_sqlite_in_memory(stack: contextlib.AsyncExitStack, server: Server) -> Side:
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+    del server
+    saver = await stack.enter_async_context(AsyncSqliteSaver.from_conn_string(":memory:"))
+    await saver.setup()
+    return Side(saver, None)
+
+
 async def _open_ours(stack: contextlib.AsyncExitStack, server: Server) -> Side:
     saver = await stack.enter_async_context(RedismemSaver.from_conn_string(server.url))
     return Side(saver, server.used_bytes)
@@ -72,7 +81,13 @@ async def _open_postgres(stack: contextlib.AsyncExitStack, server: Server) -> Si
     return Side(saver, None)
 
 
-MAKES = {OURS: _open_ours, SQLITE: _open_sqlite, "AsyncValkeySaver": _open_valkey, "Postgres": _open_postgres}
+MAKES = {
+    OURS: _open_ours,
+    "SQLite in a file": _open_sqlite,
+    "SQLite in memory": _open_sqlite_in_memory,
+    "AsyncValkeySaver": _open_valkey,
+    "Postgres": _open_postgres,
+}
 
 
 def _checkpoint(saver: Any, versions: dict[str, Any], step: int) -> dict[str, Any]:

@@ -170,6 +170,13 @@ def test_savers_gives_the_ratios_to_sqlite_and_the_bytes_of_a_step() -> None:
 
 
 @pytest.mark.nightly
+def test_stores_gives_the_ratios_to_sqlite_for_one_for_many_and_for_batches() -> None:
+    printed = run("benchmarks.stores", "--quick")
+    assert len(re.findall(r"at once, redismem / SQLite in memory: put x [0-9.]+, .*CPU x [0-9.]+", printed)) == 2
+    assert len(re.findall(r"^a batch of 1,000 puts, .*, redismem / SQLite in memory: ms x [0-9.]+", printed, re.M)) == 2
+
+
+@pytest.mark.nightly
 def test_project_gives_the_growth_of_each_question_and_the_ratio_to_a_file() -> None:
     printed = run("benchmarks.project", "--quick")
     assert len(re.findall(r" x \d+\.\d\d$", printed, re.MULTILINE)) >= 12
