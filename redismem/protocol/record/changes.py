@@ -121,6 +121,6 @@ def check_size(arguments: Collection[Argument]) -> None:
     Raises:
         TooLarge: they have more than 64 MiB.
     """
-    size = sum(len(argument) for argument in arguments if isinstance(argument, bytes))
+    size = sum([len(argument) for argument in arguments if isinstance(argument, bytes)])
     if size > CHANGE_BYTES:
         raise TooLarge(f"a write of {size:,} bytes is over {CHANGE_BYTES:,}, a fixed limit: split it")
