@@ -31,6 +31,8 @@ from redismem.record import Change, Record, get_all, write_all
 
 FIELDS = CREATED, VALUE, VECTORS = b"created", b"value", b"vectors"
 _PAGE_LIMIT = 256
+_LEAST_COUNT = 32
+"""The items that a search with a filter reads at first: a second page costs more than these."""
 _encode_json = json.JSONEncoder(ensure_ascii=False).encode
 Name = tuple[tuple[str, ...], str]
 T = TypeVar("T")
@@ -166,7 +168,8 @@ class StoreItems:
 
     async def _matching(self, op: SearchOp, *, ranked: bool) -> AsyncIterator[StoredValue]:
         """Read the items that fit a search. Without a ranking the caller stops once it has enough, so pages grow."""
-        limit = _PAGE_LIMIT if ranked else min(max(op.offset + op.limit, 1), _PAGE_LIMIT)
+        least = _LEAST_COUNT if op.filter else 1
+        limit = _PAGE_LIMIT if ranked else min(max(op.offset + op.limit, least), _PAGE_LIMIT)
         async for name, values in self._below(op.namespace_prefix, FIELDS if ranked else FIELDS[:2], limit):
             found = _decode(name, *values)
             if found and all(compare(found.value.get(key), wanted) for key, wanted in (op.filter or {}).items()):
