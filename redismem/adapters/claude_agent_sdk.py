@@ -82,8 +82,8 @@ class SessionStore(theirs.SessionStore):
             owner: The person whom the sessions that this store creates belong to, so that `memory.forget(owner=...)`
                 removes them. If a store serves several persons: a function that returns the owner of a key, or `None`.
                 A session of another person, or of nobody, is refused, and not listed.
-            keep_last: The sessions of a project that workers keep, those with the newest entries, 1 to 1,000. `None`
-                keeps all.
+            keep_last: The sessions that workers keep of a project and owner, those with the newest entries: 1 to 1,000.
+                `None` keeps all.
             max_age: The seconds after its last entry after which workers remove a session. `None` means never.
 
         Raises:

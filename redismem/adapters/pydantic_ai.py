@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from redismem import InvalidMessage, Memory, OwnerMismatch, RecordConflict
 from redismem.adapters.sessions import Opened, decode_in_slices, join_id, read_or_begin, split_id
-from redismem.record import Change, Head, Record, RecordPage
+from redismem.record import Change, Head, Record, RecordPage, Retention
 from redismem.settings.extras import from_extra
 
 with from_extra("pydantic-ai", __name__):
@@ -66,6 +66,8 @@ class ConversationStore(theirs.ConversationStore):
         redis_client: Any = None,
         key_prefix: str = "pydantic_ai",
         ttl: float | None = None,
+        keep_last: int | None = None,
+        max_age: float | None = None,
     ) -> None:
         """Make a store. It connects on first use.
 
@@ -75,12 +77,16 @@ class ConversationStore(theirs.ConversationStore):
             redis_client: A redis.asyncio client to use instead of a URL. The caller closes it.
             key_prefix: The conversation `42` is the record `<key_prefix>:42` of redismem.
             ttl: The seconds after the last save after which Redis removes a conversation. `None` keeps it.
+            keep_last: The conversations of a scope that workers keep, those that were saved last, 1 to 1,000. `None`
+                keeps all.
+            max_age: The seconds after its last save after which workers remove a conversation. `None` means never.
 
         Raises:
-            InvalidRecord: `ttl` is out of range.
+            InvalidRecord: `ttl`, `keep_last` or `max_age` is out of range.
             InvalidSessionId: `key_prefix` is not a string.
             InvalidSettings: URL, memory or client is invalid, or more than one of them is given.
         """
+        self._retention = Retention("pydantic-ai", keep_last, max_age)
         self._opened = Opened(url, memory, redis_client)
         self._prefix, self._ttl_s = key_prefix, ttl
         try:
@@ -161,7 +167,7 @@ class ConversationStore(theirs.ConversationStore):
         )
         stored = self._open(record.conversation_id, record.scope)
         try:
-            await stored.write(change)
+            await stored.write(self._retention.add_to(change))
         except OwnerMismatch:  # the conversation is there already, in another scope
             if expected_revision is not None:
                 raise

@@ -14,7 +14,7 @@ from redismem.protocol.record.changes import Change
 from redismem.protocol.record.sweeps import POLICY
 from redismem.settings.environment import LONGEST_S
 
-Kind = Literal["agent-framework", "claude-agent-sdk", "langgraph"]
+Kind = Literal["agent-framework", "claude-agent-sdk", "langgraph", "pydantic-ai"]
 """The adapter whose layout the record has."""
 _MOST_COUNT = 1_000
 
@@ -29,7 +29,7 @@ class Retention:
 
     kind: Kind
     keep_last: int | None = None
-    """The newest checkpoints of a namespace or workflow, or sessions of a project: 1 to 1,000. `None` keeps all."""
+    """The newest checkpoints of a namespace or workflow, or conversations of an owner: 1 to 1,000. `None` keeps all."""
     max_age_s: float | None = None
     """The greatest age in seconds. `None` means any age."""
 

@@ -13,6 +13,7 @@ from agent_framework import WorkflowCheckpoint
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
+from pydantic_ai.conversation_store import ConversationRecord
 from support.checks import until
 from support.redis_server import RedisServer
 from support.stores import PATIENCE
@@ -22,6 +23,7 @@ from redismem import InvalidRecord, Memory, Settings
 from redismem.adapters.agent_framework import CheckpointStorage
 from redismem.adapters.claude_agent_sdk import SessionStore
 from redismem.adapters.langgraph import RedismemSaver
+from redismem.adapters.pydantic_ai import ConversationStore
 from redismem.workers.eviction import Eviction
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
@@ -164,6 +166,30 @@ async def test_checkpoints_of_workflows_and_sessions_of_projects_go_by_number_an
     for name, left in (("count", ["b", "c"]), ("age", ["a", "b", "c"])):
         rows = await SessionStore(memory=memory, key_prefix=name).list_sessions("p")
         assert sorted(row["session_id"] for row in rows) == left
+
+
+async def test_conversations_and_sessions_of_one_person_push_out_no_other(memory: Memory) -> None:
+    ours = ConversationStore(memory=memory, keep_last=1)
+    for number, scope in enumerate(("anna", "anna", None, None, "bo")):
+        at = datetime(2026, 1, 1 + number, tzinfo=UTC)
+        record = ConversationRecord(
+            head_id=None, conversation_id=f"{scope}-{number}", revision="1", scope=scope, updated_at=at
+        )
+        await ours.write_record(record, expected_revision=None)
+    store = SessionStore(memory=memory, keep_last=1, owner=lambda key: key["session_id"][0])
+    for session_id in ("a1", "b1", "a2"):
+        await store.append({"project_key": "p", "session_id": session_id}, [{"type": "user"}])
+    await Eviction(memory.store).sweep()
+    assert {each.conversation_id for each in await ours.read_records()} == {"anna-1", "None-3", "bo-4"}
+    assert sorted(row["session_id"] for row in await store.list_sessions("p")) == ["a2", "b1"]
+    aged = ConversationStore(memory=memory, max_age=3_600)
+    for revision, hours in (("2", 2), ("3", 0)):
+        at = datetime.now(UTC) - timedelta(hours=hours)
+        name = "old" if hours else "new"
+        record = ConversationRecord(head_id=None, conversation_id=name, revision=revision, updated_at=at)
+        await aged.write_record(record, expected_revision=None)
+    await Eviction(memory.store).sweep()
+    assert (await aged.read_record("old"), await aged.read_record("new") is None) == (None, False)
 
 
 def test_policies_out_of_range_are_refused() -> None:
