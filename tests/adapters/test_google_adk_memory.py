@@ -156,6 +156,11 @@ async def test_a_deleted_memory_is_nowhere(store: Store, memory: Memory, namespa
         await reader.add_session_to_memory(session("1", kept, gone, event("c", "It squeaks.")))
         assert await search(reader, "canary") == []
         assert ids(await search(service, "squeaks")) == ["c"]
+        for events in ((kept,), (), (gone, kept), (kept, gone)):  # also if the session has changed in between
+            await reader.add_session_to_memory(session("1", *events))
+        await reader.add_events_to_memory(app_name="shop", user_id="anna", session_id="1", events=[gone])
+        assert ids(await search(service, "hinge")) == ["a"]
+        assert await search(service, "canary") == []
     for key in [key async for key in raw.scan_iter(f"*{namespace}*")]:
         assert b"canary" not in (await raw.dump(key) or b"")
 

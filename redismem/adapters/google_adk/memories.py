@@ -99,10 +99,11 @@ class MemoryService(BaseMemoryService):
             TooLarge: An event, or the session with more than 10,000 events, exceeds its limit.
         """
         stored = self._open(session.app_name, session.user_id, session.id)
-        new = [message for event in session.events if (message := _encode_event(event)) is not None]
+        given = [message for event in session.events if (message := _encode_event(event)) is not None]
         while True:
             context = await read_or_begin(stored, stored.read)
             old = in_order(context)
+            new = _keep_deleted(old, given)
             same = sum(1 for _ in _same_beginning(old, new))
             batch = new[same : same + _BATCH_COUNT]
             if len(old) == same == len(new):
@@ -241,12 +242,19 @@ async def _delete(session: Session, memory_id: str) -> None:
 
 
 def _same_beginning(old: Sequence[Message], new: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages at the beginning of `old` that `new` has too; a deleted one equals that of its id."""
+    """Return the messages at the beginning of `old` that `new` has too."""
     for at, (before, after) in enumerate(zip(old, new, strict=False)):
         is_same = before.to_openai() == after.to_openai() and before.metadata == after.metadata
-        if before.id != after.id or not (is_same or before.shortened or _is_deleted(before)):
+        if before.id != after.id or not (is_same or before.shortened):
             return old[:at]
     return old[: len(new)]
+
+
+def _keep_deleted(old: Sequence[Message], given: Sequence[Message]) -> list[Message]:
+    """Return messages with the mark of each deleted one in its place, or before all others if it is not among them."""
+    marks = {each.id: Message.opaque(_DELETED, id=each.id) for each in old if _is_deleted(each)}
+    others = marks.keys() - {each.id for each in given}
+    return [*(mark for id, mark in marks.items() if id in others), *(marks.get(each.id, each) for each in given)]
 
 
 def _is_deleted(message: Message) -> bool:
