@@ -173,12 +173,12 @@ class CachedSession:
                     self._last = number, encoded
             self.stop = max(self.stop, stop)
 
-    def add_older(self, signatures: Mapping[int, Signature], start: int) -> None:
-        """Add the signatures of the blocks from `start` to the first one of the index: whole segments."""
+    def add_older(self, signatures: Mapping[int, Signature], numbers: range) -> None:
+        """Add the signatures of these blocks, whole segments, if they end at the first block of the index."""
         with self._lock:
-            numbers = range(start, self.start)  # empty if another search was faster
-            self.postings.add([(number, signatures[number]) for number in numbers if number in signatures])
-            self.start = min(self.start, start)
+            if numbers.stop == self.start:  # another search may have added them, or dropped those that follow
+                self.postings.add([(number, signatures[number]) for number in numbers if number in signatures])
+                self.start = numbers.start
 
     def limit_index(self, max_bytes: int) -> None:
         """Drop the oldest part of an index that takes more memory."""

@@ -102,13 +102,15 @@ class IndexLoader:
 
     async def _add_older(self, cached: CachedSession) -> bool:
         """Add the page before the first block of the entry. False if the session has changed meanwhile."""
-        signed = self._signed
-        page = range(max(0, cached.start - SEGMENT_BLOCKS), cached.start)
+        signed, start = self._signed, cached.start  # read once: another search may lower it in a thread
+        if start == 0:
+            return True
+        page = range(max(0, start - SEGMENT_BLOCKS), start)
         more = await self._store.run(pages.read_signatures(self._keys, page), quarantine=True)
         if (more.epoch, more.version, more.has_originals) != (signed.epoch, signed.version, True):
             return False
         signatures = await self._decode(page, dict(zip(page, more.signatures, strict=True)))
-        await run_apart(self._store.transport, partial(cached.add_older, signatures, page.start))
+        await run_apart(self._store.transport, partial(cached.add_older, signatures, page))
         cached.limit_index(self._max_bytes)
         return True
 

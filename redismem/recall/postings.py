@@ -36,8 +36,7 @@ class Postings:
     @property
     def size_bytes(self) -> int:
         """The approximate memory of the index, in bytes."""
-        unfrozen = [segment.size_bytes for segment in self._segments.values() if not segment.is_frozen]
-        return self._frozen_bytes + sum(unfrozen) + (0 if self._growing is None else self._growing[1].size_bytes)
+        return self._frozen_bytes + sum([segment.size_bytes for segment in self.segments() if not segment.is_frozen])
 
     @property
     def segment_count(self) -> int:

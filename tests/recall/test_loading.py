@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from support.redis_server import RedisServer
 
-from redismem import Memory, Session, Settings
+from redismem import Memory, Message, Session, Settings
+from redismem.originals.fields import index_messages
 from redismem.recall import recall
-from redismem.recall.segments import SEGMENT_SEQS
+from redismem.recall.cached import CachedSession
+from redismem.recall.loading import IndexLoader
+from redismem.recall.segments import SEGMENT_BLOCKS, SEGMENT_SEQS
 from redismem.workers.strategies import Trim
 from redismem.workers.summaries import Worker
 
@@ -76,3 +79,19 @@ async def test_the_first_fact_of_a_long_session_is_found(
         assert found.unsearched_count == (await memory.session("a").recall(LATER)).unsearched_count
         assert len(memory.recall_cache) == 1
         assert 0 < memory.recall_cache.size_bytes <= 500_000
+
+
+async def test_a_page_that_another_search_has_added_is_neither_read_nor_added(
+    redis_server: RedisServer, namespace: str
+) -> None:
+    signature = index_messages([Message(role="user", content="snow", seq=1)], 0)
+    older, newer = (range(at * SEGMENT_BLOCKS, (at + 1) * SEGMENT_BLOCKS) for at in range(2))
+    cached = CachedSession("", "", newer.stop)
+    for page, start in ((older, newer.stop), (newer, newer.start), (newer, newer.start), (older, 0), (older, 0)):
+        cached.add_older(dict.fromkeys(page, signature), page)
+        assert cached.start == start, "a page is added beside the first block alone"
+    assert cached.postings.count == 2 * SEGMENT_BLOCKS
+
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=SETTINGS) as memory:
+        loader = IndexLoader(memory.store, memory.store.keys.session("a"), 1, None)
+        assert await loader._add_older(cached), "nothing is left to read"
