@@ -37,7 +37,14 @@ def test_an_unknown_or_a_missing_name_is_refused_at_once(named: dict[str, Any]) 
 
 def test_a_retry_is_the_same_call_with_a_new_sending_if_the_script_takes_one() -> None:
     assert (plain := script_call(Op.RELEASE, SESSION, bool, RELEASE)).again() == plain
-    named = {"now_ms": None, "kept_ms": 1, "new_policy": b"", "sending": PROCESS.token(None)[10:22], "zone": ""}
+    named = {
+        "now_ms": None,
+        "kept_ms": 1,
+        "new_policy": b"",
+        "sending": PROCESS.token(None)[10:22],
+        "zone": "",
+        "fence": None,
+    }
     call = script_call(Op.SET_POLICY, SESSION, bool, named, after=[("PING",)])
     again = call.again()
     assert call.named is not None

@@ -110,7 +110,7 @@ ELSEWHERE = {"hlen", "hkeys", "zscore", "zcard", "zrange", "zscan", "get", "type
 ELSEWHERE |= {"zrangebyscore", "pexpiretime", "hsetnx", "incr", "del", "exists", "zrem", "hdel", "ltrim"}
 ELSEWHERE |= {"hscan", "hstrlen", "zrevrank", "persist"}
 ELSEWHERE |= {"lrem"}  # `forget` needs it only if two gaps become one
-ELSEWHERE |= {"unlink"}  # for records
+ELSEWHERE |= {"unlink", "zmscore"}  # for records
 ELSEWHERE |= {"hexists"}  # for scripts of workers
 ELSEWHERE |= {"setrange", "strlen", "getrange"}  # for turns
 

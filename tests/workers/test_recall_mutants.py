@@ -31,6 +31,7 @@ from redismem.protocol.session import leaving
 from redismem.recall.cache import RecallCache
 from redismem.recall.cached import CachedSession, SelectedMessages
 from redismem.recall.postings import Postings
+from redismem.recall.segments import Segment
 from redismem.store import dictionaries as loading
 from redismem.workers import dictionaries as training
 from redismem.workers import samples
@@ -251,9 +252,9 @@ MUTANTS = [
     Mutant(CachedSession, "missing_blocks", "a block as it was", "block.is_whole", "True", recalls),
     Mutant(SelectedMessages, "_decode", "its neighbour", "block.elements[seq -", "block.elements[-1 + seq -", recalls),
     Mutant(CachedSession, "missing_blocks", "one short", ">= window_seq", ">= window_seq - 1", recalls),
-    Mutant(Postings, "of", "not the block that grows", "if growing is not None and", "if False and", recalls),
-    Mutant(Postings, "add", "the last of its blocks alone", "before + postings", "postings", recalls),
-    Mutant(Postings, "add", "in another block", "_encode_postings(place", "_encode_postings(place + 1", recalls),
+    Mutant(Postings, "segments", "not the block that grows", "growing is None", "True", recalls),
+    Mutant(Segment, "add", "the last of its blocks alone", 'get(hashed, b"") + packed', "packed", recalls),
+    Mutant(Segment, "_collect", "in another block", "position * BLOCK_COUNT", "(position + 1) * BLOCK_COUNT", recalls),
     Mutant(RecallCache, "put", "without end", "len(self._sessions) > self._max_count", "False", keeps),
     Mutant(RecallCache, "put", "the newest goes", "last=False", "last=True", keeps),
     Mutant(RecallCache, "put", "what has gone counts", "self.size_bytes -= oldest.counted_bytes", "pass", keeps),
