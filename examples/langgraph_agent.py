@@ -85,7 +85,7 @@ async def take_turn(saver: RedismemSaver, config: Any, session: Session, request
     """Run the graph with a question, or go on with it if the text answers its interrupts. Return what is said."""
     graph = builder.compile(checkpointer=saver)
     question = {"role": "user", "content": text}
-    remembering: Any = {"recall": 700, "recall_scope": "owner"}  # from all threads of the user
+    remembering: Any = {"recall": 1200, "recall_scope": "owner"}  # from all threads of the user
     async with session.turn(question, id=request_id, when_busy="wait", **remembering) as turn:
         before = await graph.aget_state(config)
         given: Any = {"messages": turn.context.to_openai()}

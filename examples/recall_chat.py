@@ -22,7 +22,7 @@ from redismem import Memory, RedismemError, Session
 MODEL = os.environ.get("OPENAI_MODEL", "gpt-5-mini")
 EMBED_MODEL = os.environ.get("OPENAI_EMBED_MODEL", "text-embedding-3-small")
 DIMENSIONS = 256  # a message then takes 435 bytes in Redis instead of 1,900 with this model's 1,536 dimensions
-RECALL_TOKENS = 700
+RECALL_TOKENS = 1_200
 SYSTEM: Any = {"role": "system", "content": "You are a friend with a good memory. Answer in two sentences at most."}
 
 

@@ -22,7 +22,7 @@ from redismem import Session, Turn, TurnKnown
 MODEL = os.environ.get("OPENAI_MODEL", "gpt-5-mini")
 SYSTEM: Any = {"role": "system", "content": "You answer customers of a bicycle shop, in two sentences at most."}
 STEPS_LIMIT = 6
-RECALL_TOKENS = 700
+RECALL_TOKENS = 1_200
 log = logging.getLogger("uvicorn.error")
 
 

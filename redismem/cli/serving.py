@@ -77,7 +77,7 @@ class ServeOptions:
     slots: SlotsFile = None
     project: ProjectName = None
     answer_tokens: AnswerTokens = 4_096
-    recall: RecallTokens = 700
+    recall: RecallTokens = 1_200
     recall_scope: RecallScope = "session"
     resumable: Resumable = False
     owner: Owner = None

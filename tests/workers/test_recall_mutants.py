@@ -292,7 +292,7 @@ def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.name}: {mutant.fault}")
 async def test_a_fault_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutant.owner, mutant.name, seeded(mutant))
-    with pytest.raises((AssertionError, RedismemError, KeyError, IndexError)):
+    with pytest.raises((AssertionError, RedismemError, LookupError, ValueError)):
         async with namespace() as there:
             await mutant.story(there)
 

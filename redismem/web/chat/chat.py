@@ -40,7 +40,7 @@ log = logging.getLogger("redismem")
 Event = dict[str, Any]
 Events = AsyncIterator[tuple[str, Event]]
 """The events of a turn, each with its id."""
-RECALL_TOKENS = 700
+RECALL_TOKENS = 1_200
 """The tokens of earlier messages that an answer recalls unless the server is told otherwise."""
 RECALLED = "recalled"
 """The name of the event, and of the reply's metadata, that say which messages were recalled: no text."""
