@@ -24,6 +24,7 @@ _OWNER = "\0"
 UNUSED_S = 600
 """The seconds without a search after which an entry is dropped, within a minute more."""
 _EVERY_S = 60
+_REMOVALS_LIMIT = 1_000
 # The share of the cache that the index of one session may take. A cache for which it is too little keeps no index of a
 # long session, so each search builds one in the memory of the default.
 _INDEX_SHARE, _LEAST_INDEX_BYTES, _INDEX_BYTES = 0.75, 256 * 1024, 48 * 1024 * 1024
@@ -68,6 +69,12 @@ class RecallCache:
         self._expiry = Expiry(self.drop_unused, _EVERY_S)
         self.size_bytes = 0
         """The approximate memory of all cached sessions, in bytes."""
+        self.removals_count = 0
+        """The number of removals so far. A search takes it at its start, and gives it to `put` at its end."""
+        self._removals: OrderedDict[str, int] = OrderedDict()
+        """The numbers of the last removals, by session, oldest first."""
+        self._forgotten_count = 0
+        """The number of the last removal that is not among them."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -86,22 +93,30 @@ class RecallCache:
         """Return what was read of an owner's sessions, or `None` if nothing is cached."""
         return self._sessions.get(_OWNER + owner)  # type: ignore[return-value]
 
-    def put_owner(self, owner: str, cached: CachedSessions) -> None:
+    def put_owner(self, owner: str, cached: CachedSessions, since: int) -> None:
         """Mark an owner as most recently used, as `put` does."""
-        self.put(_OWNER + owner, cached)
+        self._put(_OWNER + owner, cached, since, cached.states)
 
-    def put(self, session_id: str, cached: Cached) -> None:
-        """Mark a session as most recently used and update its size. Evicts sessions while a limit is exceeded."""
+    def put(self, session_id: str, cached: Cached, since: int) -> None:
+        """Mark a session as most recently used and update its size. Evicts sessions while a limit is exceeded.
+
+        Does nothing if the session was forgotten after the removal `since`: the entry may have its removed messages.
+        """
+        self._put(session_id, cached, since, (session_id,))
+
+    def _put(self, name: str, cached: Cached, since: int, sessions: Container[str]) -> None:
         size_bytes = cached.size_bytes
         with self._lock:
-            cached.used_s = self._clock_s()
-            if size_bytes == cached.counted_bytes and self._sessions.get(session_id) is cached:
-                self._sessions.move_to_end(session_id)
+            if since < self.removals_count and self._is_removed(sessions, since):
                 return
-            before = self._sessions.pop(session_id, None)
+            cached.used_s = self._clock_s()
+            if size_bytes == cached.counted_bytes and self._sessions.get(name) is cached:
+                self._sessions.move_to_end(name)
+                return
+            before = self._sessions.pop(name, None)
             self.size_bytes += size_bytes - (0 if before is None else before.counted_bytes)
             cached.counted_bytes = size_bytes
-            self._sessions[session_id] = cached
+            self._sessions[name] = cached
             while self._sessions and (len(self._sessions) > self._max_count or self.size_bytes > self.max_bytes):
                 _, oldest = self._sessions.popitem(last=False)
                 self.size_bytes -= oldest.counted_bytes
@@ -120,8 +135,28 @@ class RecallCache:
             else:
                 self._expiry.stop()
 
+    def _is_removed(self, sessions: Container[str], since: int) -> bool:
+        if since < self._forgotten_count:
+            return True
+        for session_id, number in reversed(self._removals.items()):
+            if number <= since:
+                break
+            if session_id in sessions:
+                return True
+        return False
+
     def forget(self, session_id: str) -> None:
-        """Remove a session from the cache, and what was read of its owner's sessions."""
+        """Remove a session and what was read of its owner's sessions. No search that has begun adds them again."""
+        with self._lock:
+            self.removals_count += 1
+            self._removals[session_id] = self.removals_count
+            self._removals.move_to_end(session_id)
+            if len(self._removals) > _REMOVALS_LIMIT:
+                _, self._forgotten_count = self._removals.popitem(last=False)
+        self.drop(session_id)
+
+    def drop(self, session_id: str) -> None:
+        """Drop an outdated entry of a session, and what was read of its owner's sessions."""
         with self._lock:
             names = [name for name in self._sessions if name.startswith(_OWNER)]
             owners = [name for name in names if session_id in self._sessions[name].states]  # type: ignore[attr-defined]
@@ -132,6 +167,9 @@ class RecallCache:
     def clear(self) -> None:
         """Remove all sessions from the cache."""
         with self._lock:
+            self.removals_count += 1
+            self._forgotten_count = self.removals_count
+            self._removals.clear()
             self._sessions.clear()
             self.size_bytes = 0
             self._expiry.stop()

@@ -81,6 +81,7 @@ class Recall:
         self._cache = cache
         self._keys = keys
         self._query = query
+        self._since = cache.removals_count
         self._cached = cached = cache.get(keys.session_id)
         self._numbers = range(_FIRST_COUNT) if cached is None else cached.signatures_to_read(_MORE_COUNT)
         self._signed = Signatures("", 1, False, ())
@@ -160,7 +161,7 @@ class Recall:
     async def _select(self, limit: int | None, max_tokens: int | None, frame_tokens: int = 0) -> SelectedMessages:
         signed = self._signed
         if not signed.has_originals or signed.first_seq <= 1:
-            self._cache.forget(self._keys.session_id)
+            self._cache.drop(self._keys.session_id)
             return _nothing()
         today = local_day(self._store.clock, signed.zone) if self._today is None else self._today
         ranking = Ranking(self._query, today)
@@ -177,7 +178,7 @@ class Recall:
         by_number = {number: block for number in numbers if (block := cached.contents.get(number)) is not None}
         blocks = by_number.values()
         cached.limit_contents(self._cache.max_bytes)
-        self._cache.put(self._keys.session_id, cached)
+        self._cache.put(self._keys.session_id, cached, self._since)
         sizes: dict[int, Size] = {}
         for block in blocks:
             sizes.update(block.sizes)
@@ -223,7 +224,7 @@ class Recall:
         unreadable: list[Block] = []
         make = partial(make_contents, window_seq, epoch, self._store.settings.recall_days, self._signed.zone)
         missing = [number for number in missing if not cached.take_sibling(number, make)]
-        blocks = await self._store.run(pages.blocks(self._keys, missing), quarantine=True) if missing else []
+        blocks = await self._store.run(pages.blocks(self._keys, missing, epoch), quarantine=True) if missing else []
         is_much = sum(unpacked_bytes(block.stored) for block in blocks) > LARGE_BYTES
         dictionaries = await load_dictionaries(self._store, (block.stored for block in blocks))
         for block in blocks:

@@ -33,6 +33,7 @@ from redismem.originals.signatures import (
 from redismem.recall import recall
 from redismem.recall.cache import UNUSED_S, RecallCache
 from redismem.recall.cached import CachedSession
+from redismem.recall.owner.cached import CachedOwner
 from redismem.recall.postings import Postings
 from redismem.recall.segments import SEGMENT_BLOCKS
 from redismem.workers.summaries import Worker
@@ -296,7 +297,7 @@ def test_what_is_kept_is_bounded(asked: list[tuple[str, int]], max_count: int, m
         kept = hot.get(session_id) or CachedSession("e", "", 0)
         stored = {at: encode_signature(0, [["word " * at]], 0) for at in range(number)}
         kept.add_signatures({at: decode_signature(each) for at, each in stored.items()}, stored, number)
-        hot.put(session_id, kept)
+        hot.put(session_id, kept, hot.removals_count)
         known = [each for name in "abcdef" if (each := hot.get(name)) is not None]
         assert hot.size_bytes == sum(each.size_bytes for each in known) <= max_bytes
         assert len(known) == len(hot) <= max_count
@@ -304,6 +305,29 @@ def test_what_is_kept_is_bounded(asked: list[tuple[str, int]], max_count: int, m
         if number % 3 == 0:
             hot.forget(session_id)
             assert hot.get(session_id) is None
+
+
+def test_what_a_search_has_read_before_a_removal_is_not_cached() -> None:
+    cache = RecallCache(2_000, 1 << 20)
+    since = cache.removals_count
+    owned = CachedOwner({})
+    owned.states = dict.fromkeys("a")  # type: ignore[assignment]  # only its keys count
+    cache.forget("a")
+    cache.put("a", CachedSession("e", "", 0), since)
+    cache.put("b", CachedSession("e", "", 0), since)
+    cache.put_owner("ann", owned, since)
+    assert [cache.get("a"), cache.get_owner("ann")] == [None, None]
+    assert cache.get("b") is not None
+    cache.put("a", CachedSession("e", "", 0), cache.removals_count)
+    assert cache.get("a") is not None
+    for number in range(1_500):  # more than it remembers
+        cache.forget(f"other-{number}")
+    cache.put("c", CachedSession("e", "", 0), since)
+    assert cache.get("c") is None
+    since = cache.removals_count
+    cache.clear()
+    cache.put("c", CachedSession("e", "", 0), since)
+    assert len(cache) == 0
 
 
 def test_the_index_stays_current_when_its_last_block_is_merged() -> None:

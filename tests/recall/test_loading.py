@@ -95,3 +95,32 @@ async def test_a_page_that_another_search_has_added_is_neither_read_nor_added(
     async with Memory.connect(redis_server.url, namespace=namespace, settings=SETTINGS) as memory:
         loader = IndexLoader(memory.store, memory.store.keys.session("a"), 1, None)
         assert await loader._add_older(cached), "nothing is left to read"
+
+
+async def test_a_clear_in_the_middle_of_a_search_leaves_nothing_of_either_life(
+    redis_server: RedisServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=SETTINGS) as memory:
+        session = memory.session("a", owner="ann")
+        store, run = memory.store, memory.store.run
+        calls: list[str] = []
+
+        async def begin_anew_before_the_blocks(call: Any, **options: Any) -> Any:
+            calls.append(call.commands[0][0])
+            if calls == ["HMGET", "HMGET"] and call.commands[0][1] == store.keys.session("a").originals:
+                await session.clear()
+                await fill_with(memory.session("a", owner="ben"), "The parrot of Ben says 4711.")
+            return await run(call, **options)
+
+        async def fill_with(own: Session, text: str) -> None:
+            await own.append(*[user(text)] * 40)
+            await Worker(store, Trim()).drain()
+
+        await fill_with(session, "The parrot of Ann says 1147.")
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "run", begin_anew_before_the_blocks)
+            assert await session.recall("What does the parrot say?") == []
+        assert (await memory.session("a").info()).owner == "ben"
+        assert memory.recall_cache.get("a") is None
+        found = await memory.session("a", owner="ben").recall("What does the parrot say?")
+        assert {message.content for message in found} == {"The parrot of Ben says 4711."}

@@ -206,14 +206,25 @@ def read_signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence
     return Call(keys.session_id, commands, decode, op=Op.RECALL, is_separable=True)
 
 
-def blocks(keys: SessionKeys, numbers: Sequence[int]) -> Call[list[Block]]:
-    """Build a call that reads the blocks with these numbers, each merged block once. Missing blocks are left out."""
+def blocks(keys: SessionKeys, numbers: Sequence[int], epoch: str | None = None) -> Call[list[Block]]:
+    """Build a call that reads the blocks with these numbers, each merged block once. Missing blocks are left out.
+
+    With an epoch, all are left out if the session has another one now: it was cleared, and begun anew.
+    """
     fields = with_heads(numbers)
+    command: Command = ("HMGET", keys.originals, *fields)
 
     def decode(reply: Sequence[bytes | None]) -> list[Block]:
         return find_blocks(numbers, dict(zip(fields, reply, strict=True)))
 
-    return Call(keys.session_id, (("HMGET", keys.originals, *fields),), decode, op=Op.RECALL)
+    def decode_of_epoch(reply: Sequence[bytes | None], current: bytes | None) -> list[Block]:
+        return decode(reply) if (current or b"").decode() == epoch else []
+
+    if epoch is None:
+        return Call(keys.session_id, (command,), decode, op=Op.RECALL)
+    # The epoch comes last, so that the answer is right if both are sent one by one.
+    both = command, ("HGET", keys.state, EPOCH)
+    return Call(keys.session_id, both, decode_of_epoch, op=Op.RECALL, is_separable=True)
 
 
 def read_for_merge(keys: SessionKeys, numbers: Sequence[int]) -> Call[tuple[list[Block], dict[int, bytes]]]:

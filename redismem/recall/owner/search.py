@@ -60,6 +60,7 @@ class OwnerRecall:
         self._owner = owner
         self._session_id = session_id
         self._query = query
+        self._since = cache.removals_count
         self._today: int | None = None
         self._in_turn = False
 
@@ -110,7 +111,7 @@ class OwnerRecall:
         before = self._cache.get_owner(self._owner)
         known = before if isinstance(before, CachedOwner) else None
         cached = await OwnerLoader(self._store, self._owner, self._session_id, known).load()
-        self._cache.put_owner(self._owner, cached)
+        self._cache.put_owner(self._owner, cached, self._since)
         if count := cached.unsearched_sessions:
             session = session_hash(self._session_id)
             text = "session %s: %d conversations of its owner were not searched, or in part"
@@ -143,7 +144,7 @@ class OwnerRecall:
             if await self._read(cached, places.values()) or attempt == _ATTEMPTS_LIMIT - 1:
                 break
             cached = await self._load()  # a session has changed meanwhile
-        self._cache.put_owner(self._owner, cached)
+        self._cache.put_owner(self._owner, cached, self._since)
         found = _Found()
         for number, place in places.items():
             session = cached.sessions[place.session_id]
