@@ -51,21 +51,21 @@ def report(sets: dict[str, Curves], pairs: Sequence[Pair], budgets: Sequence[int
     known = {name: each for name, each in sets.items() if each.count}
     found = []
     for budget in budgets:
-        shares = [*(each.found(budget) for each in known.values()), _found(known, budget)]
+        shares = [*(each.mean_evidence(budget) for each in known.values()), _mean_evidence(known, budget)]
         found.append([f"{budget:,}", *(f"{share:.3f}" for share in shares)])
     counts = ", ".join(f"{name} {each.count}" for name, each in known.items())
     parts = ["words of later answers", table(("summary + recall", *sets, "mean of the sets"), rows)]
     parts += ["", f"evidence of recall alone; questions: {counts}"]
     parts += [table(("recall alone", *known, "all questions"), found), ""]
-    parts += [_falls(name, [each.found(budget) for budget in budgets]) for name, each in known.items()]
-    return "\n".join([*parts, _falls("all questions", [_found(known, budget) for budget in budgets])])
+    parts += [_falls(name, [each.mean_evidence(budget) for budget in budgets]) for name, each in known.items()]
+    return "\n".join([*parts, _falls("all questions", [_mean_evidence(known, budget) for budget in budgets])])
 
 
 def _mean(sets: dict[str, Curves], pair: Pair) -> float:
     return fmean(each.share(pair) for each in sets.values())
 
 
-def _found(sets: dict[str, Curves], budget: int) -> float:
+def _mean_evidence(sets: dict[str, Curves], budget: int) -> float:
     return sum(each.evidence[budget] for each in sets.values()) / sum(each.count for each in sets.values())
 
 
@@ -100,7 +100,9 @@ def _figures(sets: dict[str, Curves], pairs: Sequence[Pair]) -> dict[str, Any]:
         {"summary": summary, "recall": recall, **{name: each.share((summary, recall)) for name, each in sets.items()}}
         for summary, recall in pairs
     ]
-    evidence = [{"budget": budget, **{name: each.found(budget) for name, each in sets.items()}} for budget in BUDGETS]
+    evidence = [
+        {"budget": budget, **{name: each.mean_evidence(budget) for name, each in sets.items()}} for budget in BUDGETS
+    ]
     questions = {name: {"all": each.count, "words": each.asked_count} for name, each in sets.items()}
     return {"words": words, "evidence": evidence, "questions": questions}
 

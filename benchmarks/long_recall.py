@@ -152,7 +152,7 @@ def report(rows: Sequence[dict[str, Any]]) -> str:
         [
             f"{row['length']:,}",
             side,
-            _found(each["found"]),
+            _say(each["found"]),
             f"{each['unsearched']:,}",
             *(f"{each[name]:.1f}" for name in ("p50_ms", "p95_ms", "cache_mb")),
         ]
@@ -164,7 +164,7 @@ def report(rows: Sequence[dict[str, Any]]) -> str:
         [
             f"{row['length']:,}",
             f"{cold['first_ms']:.0f}",
-            _found(cold["first_found"]),
+            _say(cold["first_found"]),
             f"{cold['first_left']:,}",
             cold["turns"],
             f"{cold['cpu_s']:.2f}",
@@ -181,7 +181,7 @@ def report(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(["warm", table(heads, lines), "", "cold", table(cold_heads, cold_lines), "", *verdicts])
 
 
-def _found(found: bool) -> str:
+def _say(found: bool) -> str:
     return "found" if found else "not found"
 
 

@@ -38,7 +38,7 @@ class Curves:
     def share(self, pair: Pair) -> float:
         return self.words[pair] / max(1, self.asked_count)
 
-    def found(self, budget: int) -> float:
+    def mean_evidence(self, budget: int) -> float:
         return self.evidence.get(budget, 0.0) / max(1, self.count)
 
 

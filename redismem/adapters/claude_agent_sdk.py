@@ -6,11 +6,11 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from redismem import InvalidMessage, InvalidSessionId, Memory, RecordConflict
-from redismem.adapters.sessions import Opened, check_owner, decode_in_slices, read_or_begin, resolve_owner
+from redismem.adapters.sessions import Closes, Opened, check_owner, decode_in_slices, read_or_begin, resolve_owner
 from redismem.record import Change, Found, Record, Retention
 from redismem.settings.extras import from_extra
 
@@ -46,7 +46,7 @@ class _Encoded(NamedTuple):
     mark: bytes | None
 
 
-class SessionStore(theirs.SessionStore):
+class SessionStore(Closes, theirs.SessionStore):
     """A session store for the Claude Agent SDK: any machine can resume a session.
 
     >>> store = SessionStore("redis://127.0.0.1:6379/0")
@@ -103,16 +103,6 @@ class SessionStore(theirs.SessionStore):
         except BaseException:
             self._opened.close()
             raise
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connection, unless another store uses it. A memory or a client of the caller stays open."""
-        await self._opened.aclose()
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Store the entries that the transcript does not have yet, in one step per 5,000 entries or 16 MiB.

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Self
 
 from redismem import InvalidMessage, Memory, OwnerMismatch, RecordConflict
-from redismem.adapters.sessions import Opened, decode_in_slices, join_id, read_or_begin, split_id
+from redismem.adapters.sessions import Closes, Opened, decode_in_slices, join_id, read_or_begin, split_id
 from redismem.record import Change, Head, Record, RecordPage, Retention
 from redismem.settings.extras import from_extra
 
@@ -44,7 +44,7 @@ class EntryId(str):
         return EntryId, (str(self), self.conversation_id)
 
 
-class ConversationStore(theirs.ConversationStore):
+class ConversationStore(Closes, theirs.ConversationStore):
     """A conversation store for Pydantic AI, in place of `InMemoryConversationStore`.
 
     >>> store = ConversationStore("redis://127.0.0.1:6379/0")
@@ -94,16 +94,6 @@ class ConversationStore(theirs.ConversationStore):
         except BaseException:
             self._opened.close()
             raise
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connection, unless another store uses it. A memory or a client of the caller stays open."""
-        await self._opened.aclose()
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, `None` if there is no such conversation."""

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from redismem import (
     Conflict,
@@ -179,6 +179,22 @@ def memory_over(client: Any) -> Memory:
         InvalidSettings: The client cannot be used.
     """
     return Memory.connect(client=client)
+
+
+class Closes:
+    """The end of a store: `async with` and `aclose`."""
+
+    _opened: Opened
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection, unless another store uses it. A memory or a client of the caller stays open."""
+        await self._opened.aclose()
 
 
 class Opened:

@@ -16,7 +16,7 @@ from redismem.originals.blocks import BLOCK_COUNT, block_number, first_seq_of
 from redismem.originals.signatures import WEIGHTS, Signature, decode_signature
 from redismem.originals.vectors import Vectors, decode_vectors
 from redismem.recall.postings import Postings
-from redismem.recall.proximity import Said, read_line
+from redismem.recall.proximity import LineWords, read_line
 from redismem.recall.rules import subject_hashes
 from redismem.recall.selection import Size, map_calls
 
@@ -35,7 +35,7 @@ class Contents:
 
     __slots__ = (
         *(
-            "_said",
+            "_words",
             "_subjects",
             "call_ids",
             "elements",
@@ -75,13 +75,13 @@ class Contents:
         self.size_bytes = texts_bytes + _ELEMENT_BYTES * len(elements) + _CALL_BYTES * len(self.call_ids)
         """The approximate memory of the block with its lines, in bytes."""
         self._subjects: dict[int, Set[int]] = {}
-        self._said: dict[int, Said] = {}
+        self._words: dict[int, LineWords] = {}
 
-    def said(self, seq: int) -> Said:
+    def words_of(self, seq: int) -> LineWords:
         """Return the words of a message."""
-        if seq not in self._said:
-            self._said[seq] = read_line(self.lines.get(seq, ""))
-        return self._said[seq]
+        if seq not in self._words:
+            self._words[seq] = read_line(self.lines.get(seq, ""))
+        return self._words[seq]
 
     def subject(self, seq: int) -> Set[int]:
         """Return the hashes of the stems that tell the subject of the standing rules in a message."""

@@ -22,8 +22,8 @@ _SPEAKER = 0.4
 _TEXT_CHARS = 2_048
 
 
-class Said(NamedTuple):
-    """The words of a message, as one character per stem: its 16-bit hash. So a stem is found as fast as a character."""
+class LineWords(NamedTuple):
+    """The words of a message's line, a character per stem: its 16-bit hash. A stem is found as fast as a character."""
 
     speaker: str
     """The stems of the speaker's name."""
@@ -31,11 +31,11 @@ class Said(NamedTuple):
     """The stems of the first 2,048 characters, without question words."""
 
 
-def read_line(line: str) -> Said:
+def read_line(line: str) -> LineWords:
     """Return the words of a message's line, see `formats.recalled.format_line`."""
     speaker, _, text = line.partition(": ")
     _, _, name = speaker.partition(" ")
-    return Said(_encode(name), _encode(text[:_TEXT_CHARS]))
+    return LineWords(_encode(name), _encode(text[:_TEXT_CHARS]))
 
 
 def _encode(text: str) -> str:
@@ -59,7 +59,11 @@ class Proximity:
         self._speakers: dict[str, float] = {"": 0.0}
 
     def order(
-        self, hits: Sequence[int], said: Callable[[int], Said | None], limit: int | None, max_tokens: int | None
+        self,
+        hits: Sequence[int],
+        words_of: Callable[[int], LineWords | None],
+        limit: int | None,
+        max_tokens: int | None,
     ) -> list[int]:
         """Return these seqs, with those that a search considers ordered again.
 
@@ -67,7 +71,7 @@ class Proximity:
 
         Args:
             hits: The best messages, best first.
-            said: Returns the words of a message; `None` if it was not read.
+            words_of: Returns the words of a message; `None` if it was not read.
             limit: The limit of the search.
             max_tokens: The budget of the search.
         """
@@ -75,22 +79,25 @@ class Proximity:
             return list(hits)
         count = len(hits) if max_tokens is None else count_hits(max_tokens)
         scores = {
-            seq: self._scores[seq] + (0.0 if (told := said(seq)) is None else self._bonus(told)) for seq in hits[:count]
+            seq: self._scores[seq] + (0.0 if (words := words_of(seq)) is None else self._bonus(words))
+            for seq in hits[:count]
         }
         return [*sorted(scores, key=scores.__getitem__, reverse=True), *hits[count:]]
 
-    def _bonus(self, said: Said) -> float:
-        speaker, words = said
+    def _bonus(self, line: LineWords | None) -> float:
+        if line is None:
+            return 0.0
+        speaker, words = line
         if (of_speaker := self._speakers.get(speaker)) is None:
             is_named = any(char in speaker for char in self._words)
             of_speaker = self._speakers[speaker] = _SPEAKER * SCALE if is_named else 0.0
-        said_words = [char for char in self._words if char in words]
-        return of_speaker + (_PAIR_SHARE * self._closeness(words, said_words) if len(said_words) > 1 else 0.0)
+        chars = [char for char in self._words if char in words]
+        return of_speaker + (_PAIR_SHARE * self._closeness(words, chars) if len(chars) > 1 else 0.0)
 
-    def _closeness(self, said: str, chars: Sequence[str]) -> float:
+    def _closeness(self, words: str, chars: Sequence[str]) -> float:
         """Return the sum over the pairs of words that follow each other: the lower rarity by the squared distance."""
         places = list[tuple[int, int]]()
-        find = said.find
+        find = words.find
         for char in chars:
             word, at = self._words[char], find(char)
             while at >= 0:

@@ -49,7 +49,7 @@ from redismem.recall.cached import CachedSession, Contents, Part, SelectedMessag
 from redismem.recall.loading import IndexLoader
 from redismem.recall.originals import Originals
 from redismem.recall.postings import Postings
-from redismem.recall.proximity import Said
+from redismem.recall.proximity import LineWords
 from redismem.recall.rules import choose_rules
 from redismem.recall.selection import Size, choose, count_hits, group_calls, map_calls
 from redismem.recall.semantic import Meaning
@@ -191,7 +191,7 @@ class Recall:
             contents = {seq: block for seq in rules if (block := by_number.get(block_number(seq))) is not None}
             rules = choose_rules(contents, lambda seq: contents[seq].subject(seq), ranking.hashes)
         if proximity is not None:
-            hits = proximity.order(hits, partial(_said, by_number), limit, max_tokens)
+            hits = proximity.order(hits, partial(_words_of, by_number), limit, max_tokens)
         chosen = choose(hits, matching, sizes, together, limit, max_tokens, frame_tokens, rules=rules)
         return cached.select(chosen, blocks, unsearched_count)
 
@@ -246,9 +246,9 @@ def _nothing(unsearched_count: int = 0) -> SelectedMessages:
     return CachedSession("", "", 0).select((), (), unsearched_count)
 
 
-def _said(blocks: Mapping[int, Contents], seq: int) -> Said | None:
+def _words_of(blocks: Mapping[int, Contents], seq: int) -> LineWords | None:
     """Return the words of a message; `None` if its block was not read."""
-    return None if (block := blocks.get(block_number(seq))) is None else block.said(seq)
+    return None if (block := blocks.get(block_number(seq))) is None else block.words_of(seq)
 
 
 async def leave_out(originals: Originals, unreadable: Sequence[Block], *, in_turn: bool) -> None:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 from agent_framework import CheckpointStorage as _CheckpointStorage
@@ -18,7 +18,7 @@ from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 from agent_framework._workflows._checkpoint_encoding import decode_checkpoint_value, encode_checkpoint_value
 
 from redismem import Memory, RecordConflict
-from redismem.adapters.sessions import Opened, check_owner, join_id, read_or_begin, settle
+from redismem.adapters.sessions import Closes, Opened, check_owner, join_id, read_or_begin, settle
 from redismem.record import Change, Head, Retention
 
 _DATA, _PLACE, _MEMBER = b"c:", b"p:", b"w:"
@@ -28,7 +28,7 @@ _EPOCH = datetime(1, 1, 1, tzinfo=UTC)
 _log = logging.getLogger("redismem")
 
 
-class CheckpointStorage(_CheckpointStorage):
+class CheckpointStorage(Closes, _CheckpointStorage):
     """A checkpoint storage, in place of `InMemoryCheckpointStorage` or `FileCheckpointStorage`.
 
     >>> storage = CheckpointStorage("user-42", "redis://127.0.0.1:6379/0")
@@ -89,16 +89,6 @@ class CheckpointStorage(_CheckpointStorage):
         except BaseException:
             self._opened.close()
             raise
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connection, unless another store uses it. A memory or a client of the caller stays open."""
-        await self._opened.aclose()
 
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:
         """Store a checkpoint in one step, in place of one with the same id, and return its id.

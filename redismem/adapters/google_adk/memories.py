@@ -7,7 +7,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 from google.adk.events.event import Event
@@ -17,17 +17,18 @@ from google.adk.sessions.session import Session as AdkSession
 from google.genai import types
 
 from redismem import Conflict, InvalidSessionId, Memory, Message, NotInWindow, Session, SessionNotFound
-from redismem.adapters.sessions import Opened, in_order, make_policy, read_or_begin
+from redismem.adapters.sessions import Closes, Opened, in_order, make_policy, read_or_begin
 from redismem.text.stems import stems
 
 _BATCH_COUNT = 500
 _PAGE_COUNT = 100
 _HITS_COUNT = 64
+_TOGETHER_COUNT = 16
 """The hits that a search ranks: the most that recall returns."""
 _DELETED = {"deleted": True}
 
 
-class MemoryService(BaseMemoryService):
+class MemoryService(Closes, BaseMemoryService):
     """A memory service for Google ADK, in place of `InMemoryMemoryService`.
 
     >>> memory = MemoryService("redis://127.0.0.1:6379/0")
@@ -78,16 +79,6 @@ class MemoryService(BaseMemoryService):
         except BaseException:
             self._opened.close()
             raise
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connection, unless another store uses it. A memory or a client of the caller stays open."""
-        await self._opened.aclose()
 
     async def add_session_to_memory(self, session: AdkSession) -> None:
         """Store the events of a session that have text, in place of those stored for it earlier.
@@ -175,13 +166,21 @@ class MemoryService(BaseMemoryService):
         found = await asking.recall(query, max(self._limit, _HITS_COUNT), scope="owner")
         own = [each for each in found if (each.session_id or "").startswith(beginning)]
         words = set(stems(query))
-        best = _rank(words, own)
+        best = _rank(_count(words, own))
         if len(best) < self._limit and len(own) < len(found):  # what else the user said may have come before it
-            sessions = [session async for session in self._sessions(app_name, user_id)]
-            contexts = await asyncio.gather(*(session.read() for session in sessions))
-            best = _rank(words, [message for context in contexts for message in in_order(context)])
+            best = await self._search_all(app_name, user_id, words)
         # Recall adds messages beside its hits, which share no word. Hits by a day may share none either.
         return SearchMemoryResponse(memories=[_decode(each) for each in (best or own)[: self._limit]])
+
+    async def _search_all(self, app_name: str, user_id: str, words: Set[str]) -> list[Message]:
+        """Return all memories of a user in an app that share words with a query, best first. Reads a few at a time."""
+        sessions = [session async for session in self._sessions(app_name, user_id)]
+        counted: list[tuple[int, Message]] = []
+        for at in range(0, len(sessions), _TOGETHER_COUNT):
+            for context in await asyncio.gather(*(session.read() for session in sessions[at : at + _TOGETHER_COUNT])):
+                counted += _count(words, in_order(context))
+                await asyncio.sleep(0)
+        return _rank(counted)
 
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
         """Remove a memory for good: it stays removed if its session is added again. Reads all memories of the user.
@@ -297,11 +296,15 @@ def _moment(at_s: float) -> datetime | None:
         return None
 
 
-def _rank(words: Set[str], messages: Sequence[Message]) -> list[Message]:
-    """Return the messages that share words with a query, those that share most of them first."""
-    counts = [len(words & set(stems(_text(each)))) for each in messages]
-    ranked = sorted(zip(counts, messages, strict=True), key=lambda each: -each[0])
-    return [message for count, message in ranked if count]
+def _count(words: Set[str], messages: Sequence[Message]) -> list[tuple[int, Message]]:
+    """Return the messages that share words with a query, each with their number."""
+    counted = [(len(words & set(stems(_text(each)))), each) for each in messages]
+    return [each for each in counted if each[0]]
+
+
+def _rank(counted: Sequence[tuple[int, Message]]) -> list[Message]:
+    """Return counted messages, those that share most words first."""
+    return [message for _, message in sorted(counted, key=lambda each: -each[0])]
 
 
 def _text(message: Message) -> str:

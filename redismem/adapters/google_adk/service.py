@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 import uuid
-from typing import Any, Self
+from typing import Any
 
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
@@ -20,10 +20,10 @@ from redismem.adapters.google_adk.appends import Appends, write_app, write_sessi
 from redismem.adapters.google_adk.layout import encode_update, make_session, split_state
 from redismem.adapters.google_adk.places import Places
 from redismem.adapters.google_adk.reading import read_events, read_session, read_state
-from redismem.adapters.sessions import Opened
+from redismem.adapters.sessions import Closes, Opened
 
 
-class SessionService(BaseSessionService):
+class SessionService(Closes, BaseSessionService):
     """A session service for Google ADK, in place of `InMemorySessionService`.
 
     >>> service = SessionService("redis://127.0.0.1:6379/0")
@@ -72,16 +72,6 @@ class SessionService(BaseSessionService):
         except BaseException:
             self._opened.close()
             raise
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connection, unless another store uses it. A memory or a client of the caller stays open."""
-        await self._opened.aclose()
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None

@@ -7,6 +7,7 @@ import binascii
 import heapq
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,7 +61,7 @@ class _Shard:
     is_done: bool = False
 
 
-class PageReader:
+class PageReader(ABC):
     """Reads one page: its subclass finds the ids, and this one what the records are."""
 
     def __init__(self, keys: Keys, prefix: str, limit: int, owner: str | None) -> None:
@@ -83,13 +84,13 @@ class PageReader:
         self.unreadable: list[str] = []
         """The ids of records of the page that are damaged, unless it is the page of an owner."""
 
+    @abstractmethod
     def next_call(self) -> Call[Any] | None:
         """Return a call that reads on; `None` once the ids of the page are known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _page(self) -> list[tuple[bytes, int]]:
         """Return id and shard of each record of the page."""
-        raise NotImplementedError
 
     def cursor(self) -> str | None:
         """Return the cursor of the next page; `None` at the end."""

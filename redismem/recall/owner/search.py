@@ -36,7 +36,7 @@ from redismem.recall.matches import Matches
 from redismem.recall.originals import Originals
 from redismem.recall.owner.cached import BlockRef, CachedOwner, OwnedSession
 from redismem.recall.owner.loading import OwnerLoader
-from redismem.recall.proximity import Said
+from redismem.recall.proximity import LineWords
 from redismem.recall.recall import decode_contents, leave_out, make_contents
 from redismem.recall.rules import choose_rules
 from redismem.recall.selection import Size, choose, count_hits, group_calls
@@ -152,7 +152,7 @@ class OwnerRecall:
             found.add(number, place, session.state.epoch, session.contents.get(place.number, ()), stop)
         rules = found.choose_rules(rules, ranking.hashes) if limit is None else []
         if proximity is not None:
-            hits = proximity.order(hits, found.said, limit, max_tokens)
+            hits = proximity.order(hits, found.words_of, limit, max_tokens)
         chosen = found.choose(hits, matching, limit, max_tokens, frame_tokens, rules)
         return RecalledMessages(chosen, cached.unsearched_count)
 
@@ -264,12 +264,12 @@ class _Found:
                 calls_of = self._calls.setdefault(place.session_id, {})
                 calls_of.update({seq + shift: ids for seq, ids in block.call_ids.items() if seq < stop_seq})
 
-    def said(self, seq: int) -> Said | None:
+    def words_of(self, seq: int) -> LineWords | None:
         """Return the words of a message; `None` if it was not read."""
         if (source := self._blocks.get(seq)) is None:
             return None
         block, own = source
-        return block.said(own)
+        return block.words_of(own)
 
     def choose_rules(self, rules: Sequence[int], asked: Sequence[int]) -> list[int]:
         """Return the rules that the question concerns. See `rules.choose_rules`."""
