@@ -33,7 +33,7 @@ DEFAULT_TOKENS = Settings().summary_tokens_total
 NAMED = ((500, 1_700), (1_500, 700), (DEFAULT_TOKENS, 0), (DEFAULT_TOKENS, RECALL_TOKENS), (DEFAULT_TOKENS, 1_200))
 """Pairs that are measured in addition: two that are often compared, and the default summary."""
 BUDGETS = (100, 150, 300, 450, 600, 900, 1_200, 1_800, 2_400, 3_600, 4_000)
-COUNT, QUICK_COUNT = 400, 60
+COUNT, QUICK_COUNT = 240, 60
 
 
 def all_pairs() -> list[Pair]:
