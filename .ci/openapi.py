@@ -3,13 +3,11 @@
 import json
 import sys
 
-from redismem.web.access import Access
-from redismem.web.app import create_app
-from redismem.web.service import Service
+from redismem.web.app import openapi
 
 
 def main() -> None:
-    json.dump(create_app(Service({}, Access([]))).openapi(), sys.stdout)
+    json.dump(openapi(), sys.stdout)
 
 
 if __name__ == "__main__":

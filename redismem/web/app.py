@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from functools import cache
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -52,29 +52,9 @@ _SHOWN_FAULTS = {
     "model_attributes_type",
     "value_error",  # by a check of a schema of ours
 }
-_CODE_OF = {404: "not_found", 405: "method_not_allowed", 413: "too_large", 422: "invalid"}
-
-
-def create_app(service: Service) -> Edge:
-    """Return the ASGI application of this service."""
-    app = FastAPI(
-        title="redismem",
-        version=version("redismem"),
-        description="Session memory for chat backends.",
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        exception_handlers={
-            RequestValidationError: _answer_invalid,
-            HTTPException: _answer_http_error,
-            **dict.fromkeys(ANSWERED, _answer_error),
-            # Starlette raises any other error again, and the edge logs it.
-            Exception: _answer_error,
-        },
-    )
-    app.state.service = service
-    # Not `include_router`, which would analyse each route once more, at the first request.
+# Not `include_router`, which would analyse each route once more, at the first request.
+_ROUTES = [
+    route
     for part in (
         sessions,
         turns,
@@ -88,10 +68,36 @@ def create_app(service: Service) -> Edge:
         projects,
         project_writes,
         records,
-    ):
-        app.router.routes += part.router.routes
-    app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
-    return Edge(service, app, app.openapi)
+    )
+    for route in part.router.routes
+]
+_CODE_OF = {404: "not_found", 405: "method_not_allowed", 413: "too_large", 422: "invalid"}
+
+
+def create_app(service: Service) -> Edge:
+    """Return the ASGI application of this service."""
+    app = FastAPI(
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        exception_handlers={
+            RequestValidationError: _answer_invalid,
+            HTTPException: _answer_http_error,
+            **dict.fromkeys(ANSWERED, _answer_error),
+            # Starlette raises any other error again, and the edge logs it.
+            Exception: _answer_error,
+        },
+    )
+    app.state.service = service
+    app.router.routes += _ROUTES
+    return Edge(service, app, openapi())
+
+
+@cache
+def openapi() -> dict[str, Any]:
+    """Return the OpenAPI document. It takes a quarter of a second, so the services of a process share it."""
+    return openapi_document(_ROUTES)
 
 
 def _response(problem: Problem) -> Response:

@@ -52,14 +52,12 @@ class Gone(Exception):
 class Edge:
     """The ASGI application that wraps the routes."""
 
-    def __init__(self, service: Service, routes: App, openapi: Callable[[], dict[str, Any]]) -> None:
-        """Wrap the routes. `openapi` returns their OpenAPI document."""
+    def __init__(self, service: Service, routes: App, document: dict[str, Any]) -> None:
+        """Wrap the routes. `document` is their OpenAPI document."""
         self._service = service
         self._deadlines = Deadlines(service.limits.request_s)
         self._routes = routes
-        self.openapi = openapi
         load_pages()  # at the start, since joining and compressing them takes milliseconds
-        document = openapi()
         self._documented = Documented(document)
         self._document = encode_json(document)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
-from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute
 
 from redismem.web.api import appends, schemas
 from redismem.web.api.turn_schemas import CHAT_EVENTS, TurnEvent
@@ -25,29 +27,28 @@ _MEANINGS = {"title", "description", "default", "examples"}
 """The members of a schema that say nothing about the type."""
 
 
-def openapi_document(app: FastAPI) -> dict[str, Any]:
-    """Return the document of an application, which is made once."""
-    if app.openapi_schema is None:
-        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        refusals = _refusals()
-        paths = document["paths"]
-        paths.setdefault(appends.PATH, {})["post"] = appends.operation({}) | {"tags": ["sessions"]}
-        for path, operations_of in paths.items():
-            for operation in operations_of.values():
-                operation["responses"].pop("422", None)
-                operation["responses"] |= {
-                    status: answer for status, answer in refusals.items() if status not in operation["responses"]
-                }
-                if path not in _OPEN:
-                    operation["security"] = [{"key": []}]
-        components = document.setdefault("components", {})
-        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-        components["schemas"] = _further_schemas() | components.get("schemas", {})
-        for name in ("HTTPValidationError", "ValidationError"):  # of FastAPI; no route answers with them
-            components["schemas"].pop(name, None)
-        typed: dict[str, Any] = _with_json(document)
-        app.openapi_schema = typed
-    return app.openapi_schema
+def openapi_document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
+    """Return the document of these routes."""
+    described = "Session memory for chat backends."
+    document = get_openapi(title="redismem", version=version("redismem"), description=described, routes=routes)
+    refusals = _refusals()
+    paths = document["paths"]
+    paths.setdefault(appends.PATH, {})["post"] = appends.operation({}) | {"tags": ["sessions"]}
+    for path, operations_of in paths.items():
+        for operation in operations_of.values():
+            operation["responses"].pop("422", None)
+            operation["responses"] |= {
+                status: answer for status, answer in refusals.items() if status not in operation["responses"]
+            }
+            if path not in _OPEN:
+                operation["security"] = [{"key": []}]
+    components = document.setdefault("components", {})
+    components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    components["schemas"] = _further_schemas() | components.get("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):  # of FastAPI; no route answers with them
+        components["schemas"].pop(name, None)
+    typed: dict[str, Any] = _with_json(document)
+    return typed
 
 
 def _refusals() -> dict[str, Any]:

@@ -19,7 +19,7 @@ from redismem.errors import InvalidSettings
 from redismem.formats.streams.responses import response_id
 from redismem.formats.streams.stream import StreamTurn
 from redismem.web.access import SCOPES, Access, new_key
-from redismem.web.app import create_app
+from redismem.web.app import openapi
 from redismem.web.http.problems import Problem
 from redismem.web.service import Limits, Service
 
@@ -68,9 +68,7 @@ ADMIN |= {"/v1/quarantine", *(f"/v1/quarantine/{verb}" for verb in ("show", "res
 
 def routes() -> list[tuple[str, str]]:
     """Return method and path of every route."""
-    edge = create_app(Service({}, Access([])))
-    document = edge.openapi()
-    return sorted((method.upper(), path) for path, methods in document["paths"].items() for method in methods)
+    return sorted((method.upper(), path) for path, methods in openapi()["paths"].items() for method in methods)
 
 
 def key_for(name: str, namespace: str, *scopes: str) -> tuple[dict[str, str], str]:

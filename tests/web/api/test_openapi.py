@@ -18,7 +18,7 @@ from support.selection import EVERYTHING
 
 from redismem import Memory
 from redismem.web.access import Access
-from redismem.web.app import create_app
+from redismem.web.app import openapi
 from redismem.web.service import Service
 
 # A stream has no end.
@@ -87,7 +87,7 @@ async def test_the_document_is_served_and_lists_every_refusal(http: RunningServi
     answer = await http.ask("GET", "/openapi.json")
     document = answer.json()
     assert answer.headers["content-type"] == "application/json"
-    assert document == create_app(Service({}, Access([]))).openapi()
+    assert document == openapi()
     head = await http.ask("HEAD", "/openapi.json")
     assert (head.content, head.headers["content-length"]) == (b"", answer.headers["content-length"])
     assert (await http.ask("POST", "/openapi.json")).headers["allow"] == "GET, HEAD"
@@ -116,7 +116,7 @@ def untyped(part: Any, where: str = "") -> Iterator[str]:
 
 
 def test_every_value_of_the_document_has_a_type() -> None:
-    document = create_app(Service({}, Access([]))).openapi()
+    document = openapi()
     assert list(untyped(document)) == []
     contents = [
         (path, status, kind)
