@@ -18,12 +18,12 @@ from benchmarks.measuring import chosen_server, surroundings, table
 from benchmarks.remembered.friends import friends
 from benchmarks.running import load, options, over_lane, run, show_results
 from redismem import Settings
+from redismem.cli.tune.words import TOKEN_BYTES, equal_bytes
 from redismem.context.context import Context
 from redismem.workers.strategies import from_settings
 from redismem.workers.summaries import Worker
 
 RECALL_TOKENS = 700
-_TOKEN_BYTES = 4
 PROVIDERS: dict[str, tuple[Callable[[Context], Any], int, int]] = {
     "OpenAI": (Context.to_openai, 1_024, 128),
     "Anthropic": (Context.to_anthropic, 1_024, 1),
@@ -46,10 +46,9 @@ class Shares:
         """Compare the request with the one before."""
         request = json.dumps(self._view(context), ensure_ascii=False).encode()
         if self._before:
-            differing = (at for at, pair in enumerate(zip(self._before, request, strict=False)) if pair[0] != pair[1])
-            equal = next(differing, min(len(self._before), len(request))) // _TOKEN_BYTES
+            equal = equal_bytes(self._before, request) // TOKEN_BYTES
             cached = equal // self._step * self._step if equal >= self._least else 0
-            tokens = max(1, len(request) // _TOKEN_BYTES)
+            tokens = max(1, len(request) // TOKEN_BYTES)
             self.tokens.append(equal)
             self.equal.append(equal / tokens)
             self.cached.append(cached / tokens)

@@ -6,17 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from redismem.cli.tune.words import content_words
 from redismem.text.stems import stems
-
-# Function words that an answer may hold beside what was asked for, in the languages of the conversations.
-STOP = {
-    "en": "a an the and are as at be by for from had has have her his in is it its my of on or our the to was we with",
-    "de": "der die das den dem des ein eine einen einem und im in auf am an mit für von zu zum zur ist als",
-    "es": "el la los las un una de del a en con por para que se su mi las y o",
-    "ru": "и в на со с к о об от до за из по у",
-    "zh": "的 了 是 在",
-    "ar": "في من على إلى عن مع و",
-}
 
 
 @dataclass(frozen=True)
@@ -47,13 +38,6 @@ class Conversation:
     language: str
     turns: Sequence[Turn]
     questions: Sequence[Question]
-
-
-def content_words(answer: str, language: str) -> set[str]:
-    """Return the content words of an answer, which are searched in a context."""
-    stop = {stem for word in STOP.get(language, "").split() for stem in stems(word)}
-    found = set(stems(answer))
-    return found - stop or found
 
 
 def share(text: str, conversation: Conversation) -> float:

@@ -16,7 +16,7 @@ COMMANDS: dict[str, str | dict[str, str]] = {
     "serve": "serve:serve",
     "worker": "worker:worker",
     "key": "key:key",
-    "demo": {"chat": "demo.command:demo", "replay": "replay.command:replay"},
+    "demo": "demo.command:demo",
     "list": {
         "sessions": "sessions:list_sessions",
         "records": "record_view:list_records",
@@ -46,6 +46,7 @@ COMMANDS: dict[str, str | dict[str, str]] = {
     "status": "status:status",
     "doctor": "doctor:doctor",
     "bench": "bench.command:bench",
+    "tune": "tune.command:tune",
     "import": "importing.command:import_",
     "remove": {
         "session": "sessions:remove",
@@ -58,7 +59,7 @@ COMMANDS: dict[str, str | dict[str, str]] = {
     "repair": {"dead": "dead:repair", "quarantine": "quarantine:repair", "scripts": "scripts:repair"},
 }
 # The kind of a command that is not given one.
-DEFAULT_KINDS = {"demo": "chat", "list": "sessions", "show": "session", "remove": "session"}
+DEFAULT_KINDS = {"list": "sessions", "show": "session", "remove": "session"}
 HEADINGS = {"serve": "Run", "list": "Look", "import": "Change"}
 """The heading above a command, in `redismem --help`."""
 # The lines of `redismem --help`. They equal the first lines of the docstrings, so that it imports no command.
@@ -66,7 +67,7 @@ HELP_OF = {
     "serve": "Serve the memory over HTTP, with a page; `--mcp`: to models.",
     "worker": "Summarise and evict sessions, until SIGTERM or SIGINT.",
     "key": "Create a key for a server; the key is shown only once.",
-    "demo": "Play a bundled support chat, or a file: `demo replay FILE`.",
+    "demo": "Play a bundled support chat.",
     "list": "List sessions, records, projects, namespaces, dead …",
     "show": "Show a session, a record, a project, a copy in quarantine.",
     "search": "Find messages by their words.",
@@ -74,13 +75,16 @@ HELP_OF = {
     "status": "Show the queues: what waits, and for how long; `--watch`.",
     "doctor": "Check server, namespace and settings, and advise; `--deep`.",
     "bench": "Measure turns on your Redis, beside redis-py by hand.",
+    "tune": "Play your conversations through settings.",
     "import": "Copy conversations from another store into sessions.",
     "remove": "Remove a session, or everything of a person.",
     "repair": "Retry dead sessions, restore from quarantine, load scripts.",
 }
 # Names of an earlier release. The key is one word, or two of a command that had commands of its own.
 MOVED = {
-    "replay": "demo replay",
+    "replay": "tune",
+    "demo replay": "tune",
+    "demo chat": "demo",
     "sessions": "list",
     "recall": "search",
     "clear": "remove",

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from redismem.inspection.scans import scan_pages
-from redismem.originals.dictionaries import SETTLED_MS
+from redismem.originals.dictionaries import SETTLED_MS, Dictionary
 from redismem.protocol import quarantine
 from redismem.protocol.namespace import dictionaries
 from redismem.store.store import Store
@@ -114,3 +114,10 @@ async def _is_in_quarantine(store: Store, version: int, on_step: Callable[[int],
                 if version in await named_by(store, place.name, place.copies(put_ms)["originals"]):
                     return True
     return False
+
+
+async def add_dictionary(store: Store, dictionary: Dictionary) -> None:
+    """Store a dictionary in a namespace that has none, and let new blocks use it at once. Raises StoreUnavailable."""
+    settled = Dictionary(dictionary.version, dictionary.created_ms - SETTLED_MS, dictionary.content)
+    if await store.run(dictionaries.add(store.keys, settled)):
+        store.dictionaries[settled.version] = settled

@@ -80,3 +80,14 @@ def _named(answer: Any) -> Facts:
 
 def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+async def server_cpu_s(store: Store) -> float | None:
+    """Return the CPU seconds of a single Redis since its start; `None` if it does not report them, or on a cluster."""
+    if store.transport.nodes is not None:
+        return None
+    facts = await load_facts(store, ("INFO", "cpu"))
+    try:
+        return float(facts["used_cpu_user"]) + float(facts["used_cpu_sys"])
+    except (KeyError, ValueError):
+        return None

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from support.commands import start_command, wait_for_exit, wait_for_line
 from support.redis_server import free_port
+from support.transcripts import chat, write
 
 from redismem.blocking import Memory as BlockingMemory
 from redismem.cli.app import app
@@ -26,8 +27,7 @@ LINES = {
     "serve": ["--port", "0"],
     "worker": ["--once"],
     "key": ["app"],
-    "demo chat": [],
-    "demo replay": [__file__],
+    "demo": [],
     **{f"list {kind}": [] for kind in COMMANDS["list"]},
     **{f"show {kind}": ["a"] for kind in COMMANDS["show"]},
     "search": ["hotel"],
@@ -38,25 +38,27 @@ LINES = {
     "status": [],
     "doctor": ["--deep"],
     "bench": ["--seconds", "0.1"],
+    "tune": ["FOLDER/chats.jsonl"],
     "import": ["langchain"],
     **{f"remove {kind}": ["1", "--yes"] for kind in COMMANDS["remove"]},
     **{f"repair {kind}": [] if kind == "scripts" else ["a"] for kind in COMMANDS["repair"]},
 }
 WITHOUT_REDIS = {"key", "list settings"}
-NO_NAMESPACE = {"bench", "list namespaces", "list settings", "repair scripts"}
+NO_NAMESPACE = {"bench", "tune", "list namespaces", "list settings", "repair scripts"}
 
 
 @pytest.fixture
 def line_of(tmp_path: Path) -> Callable[[str], list[str]]:
     """Return a function that returns a complete command line of a command."""
     (tmp_path / "tasks.json").write_text("{}")
-    return lambda path: [*path.split(), *(str(tmp_path) if word == "FOLDER" else word for word in LINES[path])]
+    write(tmp_path / "chats.jsonl", chat("a"))
+    return lambda path: [*path.split(), *(word.replace("FOLDER", str(tmp_path)) for word in LINES[path])]
 
 
-def test_there_are_fourteen_commands_and_a_line_for_each_kind() -> None:
+def test_there_are_fifteen_commands_and_a_line_for_each_kind() -> None:
     paths = [name for name, kinds in COMMANDS.items() if isinstance(kinds, str)]
     paths += [f"{name} {kind}" for name in GROUPS for kind in COMMANDS[name]]
-    assert (len(COMMANDS), sorted(paths)) == (14, sorted(LINES))
+    assert (len(COMMANDS), sorted(paths)) == (15, sorted(LINES))
 
 
 def test_the_first_help_lists_every_command(command: Any) -> None:
@@ -84,7 +86,7 @@ def test_every_command_has_a_help_with_the_common_options(command: Any, path: st
     ran = command(*path.split(), "--help")
     assert (ran.code, ran.err) == (0, "")
     assert "--url" in ran.out or path in WITHOUT_REDIS
-    assert "--json" in ran.out or path in {"demo chat", "key", "project export", "project import"}
+    assert "--json" in ran.out or path in {"demo", "key", "project export", "project import"}
     assert "--namespace" in ran.out or path in NO_NAMESPACE
     assert max(map(len, ran.out.splitlines())) <= 80
 
@@ -157,7 +159,7 @@ def test_without_a_terminal_a_removal_needs_yes(
             assert (ran.code, "confirm with --yes" in ran.error_line) == (2, True)
         assert command("project", "export", "a", tmp_path, *redis_options).code == 2, "the fixture's file is there"
         assert command("project", "export", "a", tmp_path, "--yes", *redis_options).code == 0
-        for words in (["project", "import", "a", tmp_path], ["import", "langchain"], ["demo", "replay", __file__]):
+        for words in (["project", "import", "a", tmp_path], ["import", "langchain"]):
             ran = command(*words, "--replace", *redis_options)
             assert (ran.code, "confirm with --yes" in ran.error_line) == (2, True)
         assert command("worker", "--once", "--override", *redis_options).code == 2
@@ -225,10 +227,10 @@ def test_version(command: Any) -> None:
         (["list", "--limit", "many"], "--limit"),
         (["list", "--cursor", "foreign"], "cursor"),
         (["list", "--namespace", "a b"], "namespace"),
-        (["demo", "replay", "/does/not/exist.jsonl"], "there is no file /does/not/exist.jsonl"),
-        (["demo", "replay", __file__, "--keep"], "--keep needs a store"),
-        (["demo", "replay", "/dev/null"], "is not a regular file"),
-        (["demo", "replay", __file__, "--concurrency", "0"], "--concurrency"),
+        (["tune", "/does/not/exist.jsonl"], "there is no file /does/not/exist.jsonl"),
+        (["tune", __file__], "line 1: not JSON"),
+        (["tune", "/dev/null"], "is not a regular file"),
+        (["tune", __file__, "--keep", "2"], "--keep"),
         (["worker", "--strategy", "forget"], "--strategy"),
         (["worker", "--concurrency", "0"], "--concurrency"),
         (["worker", "--on-evict-file", "/does/not/exist/file"], "/does/not/exist/file"),

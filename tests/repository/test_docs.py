@@ -84,8 +84,8 @@ def run(words: list[str], url: str) -> None:
     match words:
         case ["redismem", name, *options] if PARSED.get(name, "--count") not in options and {name, *options} & ENDLESS:
             parse(words[1:])
-        case ["redismem", "bench", *options]:
-            assert main(["bench", *options, "--seconds", "0.1"]) == 0, words
+        case ["redismem", "bench" | "tune" as name, *options]:
+            assert main([name, *options, "--seconds", "0.1"]) == 0, words
         case ["redismem", *arguments]:
             assert main(arguments) == 0, words
         case ["make", *arguments]:

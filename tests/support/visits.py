@@ -43,7 +43,7 @@ MODULES |= {"redismem.metrics": ["metrics"], "redismem.mcp": ["mcp"]}
 # The arguments of each command; those that serve until a signal are in SERVED.
 WORDS = {
     "bench": ["--seconds", "0.1"],
-    "demo replay": ["{folder}/transcript.jsonl"],
+    "tune": ["{folder}/transcript.jsonl", "--seconds", "0"],
     "import": ["jsonl", "{folder}/transcript.jsonl"],
     "show session": ["s"],
     "show record": ["r"],

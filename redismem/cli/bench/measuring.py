@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from redismem.cli.bench.offering import Closed, Open, Turn, closed_loop, open_loop
 from redismem.inspection.erasing import erase_namespace
 from redismem.inspection.loading import warm_up
-from redismem.inspection.servers import load_facts
+from redismem.inspection.servers import server_cpu_s
 from redismem.inspection.weight import stored_bytes
 from redismem.memory.memory import Memory
 from redismem.transport.redis_py.by_hand import ByHand
@@ -83,9 +83,9 @@ class Bench:
             for number in range(ROUNDS):
                 for name, side, turn in sides if number % 2 == 0 else sides[::-1]:
                     advance(f"round {number + 1} of {ROUNDS}: {name}, {self._callers} turns at a time")
-                    before_s = await self._server_s()
+                    before_s = await server_cpu_s(self._memory.store)
                     closed = await closed_loop(turn, self._callers, seconds)
-                    after_s = await self._server_s()
+                    after_s = await server_cpu_s(self._memory.store)
                     turns += closed.turns if side is measured.ours else 0
                     side.add(closed, None if before_s is None or after_s is None else after_s - before_s)
             measured.trips_per_turn = (self._sent() - sent) / max(1, turns)
@@ -118,16 +118,6 @@ class Bench:
             self._session_of[place] = self._memory.new_session_id()
         self._turns[place] += 1
         return self._session_of[place]
-
-    async def _server_s(self) -> float | None:
-        """Return the CPU seconds of a single Redis since its start; `None` if it does not report them."""
-        if self._memory.store.transport.nodes is not None:
-            return None
-        facts = await load_facts(self._memory.store, ("INFO", "cpu"))
-        try:
-            return float(facts["used_cpu_user"]) + float(facts["used_cpu_sys"])
-        except (KeyError, ValueError):
-            return None
 
     async def _session_bytes(self) -> float | None:
         weighed = list(self._sessions)[:_WEIGHED_COUNT]

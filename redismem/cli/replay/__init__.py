@@ -1,1 +1,0 @@
-"""`redismem demo replay`: store transcripts, time this, read them back and compare."""

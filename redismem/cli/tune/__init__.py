@@ -1,0 +1,1 @@
+"""`redismem tune`: measure settings on the user's own conversations, and name those that serve a goal."""

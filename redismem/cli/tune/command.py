@@ -1,0 +1,160 @@
+"""`redismem tune`: play conversations through settings, show what each holds and costs, and name those for a goal."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from redismem.cli.options import AsJson, Url, Yes, flag
+from redismem.cli.place import warn_if_embedded
+from redismem.cli.streams import complain_all
+from redismem.cli.terminal import check_file, console, print_json
+from redismem.cli.tune.choices import Choice
+from redismem.cli.tune.figures import Figures
+from redismem.cli.tune.goals import Goal, GoalName
+from redismem.cli.tune.running import How, Named, Run, claimed, load
+from redismem.cli.tune.showing import figures_of, is_better, print_named, print_picture, print_table, verdict
+from redismem.inspection.figures import plural
+
+Goals = Annotated[
+    tuple[GoalName, ...],
+    Parameter(negative=(), help="Name the settings for this goal, and measure them again. May be given several times."),
+]
+Replace = Annotated[bool, flag("Remove what a killed run has left.")]
+_How = Annotated[How, Parameter(name="*")]
+_DEFAULT = How()
+
+
+async def tune(
+    file: Annotated[Path, Parameter(help='One conversation per line: `{"session_id": "…", "messages": [{…}, …]}`.')],
+    /,
+    *,
+    goal: Goals = (),
+    how: _How = _DEFAULT,
+    replace: Replace = False,
+    yes: Yes = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> int:
+    """Play your conversations through settings: what each holds and costs.
+
+    The first row has your settings now, those of the environment; each other row changes one thing: `window 20/6` is a
+    threshold of 20 and 6 recent messages, `summary 600` a total of summaries and `recall 700` a budget, in tokens.
+    A reply is what a model wrote, and the request before it is measured. A token is four bytes of its JSON.
+
+    `later words`: the words of each reply that were said before, weighted by rarity, and the share of them in the
+    request. `answers`: the same for answers that you mark, asked after the last message; a line of the file marks them
+    by `"questions": [{"text": "…", "answer": "…"}]`. `prefix`: the share of the tokens that equal the beginning of the
+    request before, which a prompt cache finds. `summaries` and `their tokens` are per session, what is summarised and
+    the summary: an extractive summary is free, and a model would have about the same. `Redis µs` is Redis' CPU per turn
+    and `p99` the time of a turn at your `--rate`, from the moment at which it is due. `per GB`: sessions per GB.
+
+    With `--goal`, joined changes are measured too. The settings named are then measured again beside yours, on
+    conversations that they were not chosen on.
+
+    - `cheapest`: the fewest tokens per request, with a cached token at a tenth, and a model's summaries.
+    - `fastest`: the least CPU of a turn, in Redis and in this process.
+    - `remembers`: the most later words and answers.
+
+    Each setting must return every message identical to the file, and keep the invariants of `redismem doctor --deep`.
+    All is written to a namespace of its own, and removed. Ctrl-C prints what is done. No text is shown.
+
+    Exit code 1: a message came back different.
+    """
+    check_file(file)
+    loaded = load(file, how.conversations)
+    goals = [Goal(name, how.keep, how.times_tokens, how.with_model) for name in dict.fromkeys(goal)]
+    async with claimed(url, replace=replace, yes=yes) as place:
+        warn_if_embedded(place)
+        run = Run(url, loaded, how, is_embedded=place.embedded)
+        around = {
+            "file": file.name,
+            "redis": place.name,
+            "played": f"{plural(len(run.chosen), 'conversation')} of {loaded.count:,}, "
+            f"{sum(len(each.said) for each in run.chosen):,} messages; {how.rate:g} turns/s for {how.seconds:g} s",
+            "summaries": "by your model" if how.with_model else "extractive, without a model",
+        }
+        try:
+            await run.measure_singles()
+            named = await run.pursue(goals)
+        except asyncio.CancelledError:
+            if run.rows:
+                _show(around | {"stopped": "before the end"}, run, [], as_json=as_json)
+            raise
+        finally:
+            await run.aclose()
+    _show(around, run, named, as_json=as_json)
+    problems = [
+        (f"line {line}", f"{row.choice.name}: {text}") for row in run.rows for line, text in row.figures.differences
+    ]
+    complain_all(problems[:100], len(problems))
+    return 1 if problems else 0
+
+
+def _show(around: dict[str, str], run: Run, named: list[Named], *, as_json: bool) -> None:
+    if as_json:
+        print_json(_document(around, run, named))
+        return
+    out = console()
+    for name, text in around.items():
+        out.print(f"{name:9} {text}", markup=False, soft_wrap=True)
+    out.print()
+    print_table(run.rows)
+    for note in run.notes:
+        out.print(note, markup=False, style="dim")
+    if len(run.rows) > 1:
+        print_picture(run.rows)
+    of_choice: dict[str, list[Named]] = {}
+    for each in named:
+        of_choice.setdefault(each.choice.name, []).append(each)
+    for alike in of_choice.values():
+        first, goals = alike[0], [each.goal for each in alike]
+        if first.then is None:
+            names = ", ".join(goal.name for goal in goals)
+            out.print(f"\n{names}: the settings that you have; nothing measured is better within the limits")
+        else:
+            print_named(goals, first.choice, first.now, first.then, run.again_on, run.how.recall)
+    if not named:
+        out.print("\n--goal cheapest, fastest or remembers names the settings for it", markup=False)
+    if not any(row.figures.differences for row in run.rows):
+        out.print("\nevery message came back identical, with all settings", style="bold green")
+
+
+def _document(around: dict[str, str], run: Run, named: list[Named]) -> dict[str, Any]:
+    def values(figures: Figures) -> dict[str, Any]:
+        return figures_of(figures, with_model=run.how.with_model)
+
+    return around | {
+        "rows": [
+            {"name": row.choice.name, "set": _environment(row.choice), "recall": row.choice.recall}
+            | values(row.figures)
+            | {"differences": [{"line": line, "problem": text} for line, text in row.figures.differences]}
+            for row in run.rows
+        ],
+        "notes": run.notes,
+        "goals": [
+            {
+                "goal": each.goal.name,
+                "named": each.choice.name,
+                "set": _environment(each.choice),
+                "recall": each.choice.recall,
+                "again": None
+                if each.then is None
+                else {
+                    "on": run.again_on,
+                    "now": values(each.now),
+                    "named": values(each.then),
+                    "better": is_better(each.goal, each.now, each.then),
+                    "verdict": verdict(each.goal, each.now, each.then),
+                },
+            }
+            for each in named
+        ],
+    }
+
+
+def _environment(choice: Choice) -> dict[str, Any]:
+    return {f"REDISMEM_{name.upper()}": value for name, value in choice.settings.items()}

@@ -1,0 +1,308 @@
+"""Run the plays of `redismem tune` one after another: each single change, joined ones, and the named settings again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from redismem.cli.options import flag, within
+from redismem.cli.place import ChosenStore, open_memory
+from redismem.cli.terminal import Stop, ask
+from redismem.cli.tune.choices import Choice, kinds
+from redismem.cli.tune.figures import Figures
+from redismem.cli.tune.goals import Goal, Row
+from redismem.cli.tune.playing import Conversation, Failed, Play, prepare
+from redismem.cli.tune.transcripts import BadLine, lines, parse, questions_of
+from redismem.errors import Conflict
+from redismem.inspection.erasing import erase_namespace
+from redismem.inspection.figures import plural
+from redismem.inspection.servers import server_cpu_s
+from redismem.memory.memory import Memory
+from redismem.models import open_extractive
+from redismem.originals.dictionaries import Dictionary
+from redismem.settings.settings import Settings
+
+NAMESPACE = "redismem-tune"
+_CLAIM = "run"
+"""The session that says that a run is under way."""
+# After a kill, what was written expires. A tool call of an ended conversation never gets its result.
+_PLAYED: dict[str, Any] = {"idle_timeout_s": 7_200, "open_call_s": 0, "embed": None}
+_WITHOUT_MODEL = {"model_provider": "extractive", "model": None, "model_api_key": None, "model_base_url": None}
+_IDLE_S = 0.5
+_ROUNDS, _RUNNERS = 3, 4
+_LEAST_SPLIT = 4
+"""The conversations from which the named settings are measured on others than they were chosen on."""
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """The options of a run."""
+
+    recall: Annotated[int, within(0, 1_000_000, "Token budget of recall in your turns now; 0 is none.")] = 0
+    keep: Annotated[float, within(0, 1, "cheapest, fastest: share of what is held now that must be held.")] = 0.95
+    times_tokens: Annotated[float, within(0.1, 1_000, "remembers: most tokens of a request, as a multiple of now.")] = 2
+    conversations: Annotated[int, within(1, 100_000, "Conversations to play, spread over the file.")] = 40
+    rate: Annotated[float, within(0.1, 100_000, "Your turns per second, for p99.")] = 100
+    seconds: Annotated[float, within(0, 600, "Seconds at that rate for each choice; 0 measures no p99.")] = 2
+    with_model: Annotated[bool, flag("Let your model (REDISMEM_MODEL_PROVIDER, …) write the summaries.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The conversations of a file that are played, and the number of those in it."""
+
+    conversations: Sequence[Conversation]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The settings of a goal, and both sides measured again. `then` is `None` if nothing is better than those now."""
+
+    goal: Goal
+    choice: Choice
+    now: Figures
+    then: Figures | None
+
+
+def load(file: Path, most: int) -> Loaded:
+    """Read at most this many conversations, spread evenly over the file.
+
+    Raises:
+        Stop: if a line cannot be read, or if there are none.
+    """
+    count = sum(1 for _ in lines(file))
+    if not count:
+        raise Stop(f"{file} has no conversations", 2)
+    places = {number * count // min(most, count) for number in range(min(most, count))}
+    conversations = []
+    for place, (number, line) in enumerate(lines(file)):
+        if place in places:
+            try:
+                transcript = parse(number, line, str)
+                conversations.append(prepare(transcript, questions_of(transcript)))
+            except BadLine as bad:
+                raise Stop(f"{file}, line {number}: {bad}", 2) from None
+    return Loaded(conversations, count)
+
+
+@contextlib.asynccontextmanager
+async def claimed(url: str | None, *, replace: bool, yes: bool) -> AsyncIterator[ChosenStore]:
+    """Claim the namespace of the runs, and remove the claim at the end.
+
+    Raises:
+        Stop: if another run is under way or was killed, unless `replace` is True.
+    """
+    async with open_memory(url, NAMESPACE, **_PLAYED) as (memory, place):
+        if place.embedded:
+            yield place
+            return
+        claim = memory.session(_CLAIM)
+        if replace and await claim.exists():
+            ask(f"Remove what a run has left in namespace {NAMESPACE} on {place.name}?", yes=yes)
+            await erase_namespace(memory.store, [*await _sessions(memory), _CLAIM])
+        elif replace:
+            await erase_namespace(memory.store, await _sessions(memory))
+        try:
+            await claim.append({"role": "user", "content": "redismem tune is under way"}, expect=0)
+        except Conflict:
+            raise Stop(
+                f"{place.name}: another `redismem tune` is under way, or was killed within the last two hours; if it "
+                "was, --replace removes what it left",
+                2,
+            ) from None
+        try:
+            yield place
+        finally:
+            await erase_namespace(memory.store, [_CLAIM])
+
+
+async def _sessions(memory: Memory) -> list[str]:
+    found, cursor = list[str](), None
+    while True:
+        page = await memory.sessions(10_000, cursor, include_idle=True)
+        found += [each.session_id for each in page.sessions]
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+class Run:
+    """A run over the conversations of a file. `rows` grows with each play; the first row has the settings now."""
+
+    def __init__(self, url: str | None, loaded: Loaded, how: How, *, is_embedded: bool) -> None:
+        every = random.Random(len(loaded.conversations)).sample(loaded.conversations, len(loaded.conversations))
+        is_split = len(every) >= _LEAST_SPLIT
+        self.chosen, self._others = (every[::2], every[1::2]) if is_split else (every, every)
+        self.again_on = (
+            f"on {plural(len(self._others), 'conversation')} that nothing was chosen on"
+            if is_split
+            else "on the same conversations: the file has fewer than four"
+        )
+        self.how = how
+        self.rows: list[Row] = []
+        self.notes: list[str] = []
+        self._url = url
+        self._overrides = _PLAYED if how.with_model else _PLAYED | _WITHOUT_MODEL
+        self._settings = Settings(**self._overrides)
+        self._dictionary: Dictionary | None = None
+        self._extractive = open_extractive(in_child=not is_embedded)  # as `redismem serve` does
+        self._idle_share = 0.0
+        self._begun_s = time.monotonic()
+        self._left = 0
+
+    async def measure_singles(self) -> None:
+        """Measure the settings now, then each single change.
+
+        Raises:
+            Stop: if a conversation cannot be played with the settings now.
+        """
+        async with self._open(Choice("", {}, 0)) as memory:
+            await self._measure_idle(memory)
+            if self._settings.train_dictionaries:
+                await self._train(memory)
+        choices = [each for of_kind in kinds(self._settings, self.how.recall).values() for each in of_kind]
+        if self._dictionary is None:
+            choices = [each for each in choices if "train_dictionaries" not in each.settings]
+        self._left = len(choices) + 1
+        if not await self._measure(Choice("now", {}, self.how.recall, 0)):
+            raise Stop(self.notes[0], 1)
+        if not self.rows[0].figures.tokens:
+            raise Stop("no message of the file is a request to a model: roles are user, assistant, …", 2)
+        if not any(each.questions for each in self.chosen):
+            self.notes.append('answers: none are marked; "questions" in a line marks them (--help)')
+        for choice in choices:
+            await self._measure(choice)
+
+    async def pursue(self, goals: Sequence[Goal]) -> list[Named]:
+        """Measure joined changes for each goal, name the best settings, and measure these again beside those now."""
+        best = [await self._find_best(goal) for goal in goals]
+        sides = {row.choice.name: row.choice for row in [self.rows[0], *best]}
+        again: dict[str, list[Figures]] = {name: [] for name in sides}
+        self._left = _ROUNDS * len(sides) if len(sides) > 1 else 0
+        for _ in range(_ROUNDS if self._left else 0):
+            for name, choice in sides.items():
+                again[name].append(await self._play(choice, self._others, f"again: {name}"))
+        figures = {name: _join(rounds) for name, rounds in again.items() if rounds}
+        now = self.rows[0]
+        return [
+            Named(
+                goal,
+                row.choice,
+                figures.get(now.choice.name, now.figures),
+                None if row is now else figures[row.choice.name],
+            )
+            for goal, row in zip(goals, best, strict=True)
+        ]
+
+    async def _find_best(self, goal: Goal) -> Row:
+        candidates = goal.candidates(self.rows, self._settings, self.how.recall)
+        measured = {row.choice.name for row in self.rows}
+        self._left = len(candidates)
+        for choice in candidates:
+            if choice.name not in measured:
+                await self._measure(choice)
+        if goal.name == "fastest":
+            await self._race(goal)
+        return goal.best(self.rows)
+
+    async def _race(self, goal: Goal) -> None:
+        """Measure the fastest rows again, in turn with the settings now, and keep the least CPU: machines pause."""
+        now, *others = self.rows
+        ranked = sorted((row for row in others if goal.allows(row.figures, now.figures)), key=goal.rank)
+        runners = [now, *ranked[:_RUNNERS]]
+        self._left = _ROUNDS * len(runners)
+        for _ in range(_ROUNDS):
+            for row in runners:
+                figures = await self._play(row.choice, self.chosen, f"again: {row.choice.name}", seconds=0)
+                row.figures.keep_least_cpu(figures)
+
+    async def _measure(self, choice: Choice) -> bool:
+        """Add a row, or a note if a conversation is refused. True if it was measured."""
+        try:
+            self.rows.append(Row(choice, await self._play(choice, self.chosen, choice.name)))
+        except Failed as refused:
+            self.notes.append(f"{choice.name}: not measured: line {refused.line}: {refused}")
+            return False
+        return True
+
+    async def _play(
+        self, choice: Choice, conversations: Sequence[Conversation], label: str, seconds: float | None = None
+    ) -> Figures:
+        seconds = self.how.seconds if seconds is None else seconds
+        try:
+            async with self._open(choice) as memory:
+                play = Play(memory, choice, conversations, self._extractive)
+                play.figures.idle_share = self._idle_share
+                with _progress(label, len(conversations), self._left, self._seconds_left()) as advance:
+                    return await play.run(self.how.rate, seconds, self._dictionary, advance)
+        finally:
+            self._left -= 1
+
+    @contextlib.asynccontextmanager
+    async def _open(self, choice: Choice) -> AsyncIterator[Memory]:
+        async with open_memory(self._url, NAMESPACE, **self._overrides | dict(choice.settings)) as (memory, _):
+            yield memory
+
+    async def _measure_idle(self, memory: Memory) -> None:
+        """Measure the share of a core that Redis uses without a play: for itself, and for other clients."""
+        before_s = await server_cpu_s(memory.store)
+        await asyncio.sleep(_IDLE_S)
+        after_s = await server_cpu_s(memory.store)
+        if before_s is not None and after_s is not None:
+            self._idle_share = (after_s - before_s) / _IDLE_S
+
+    async def aclose(self) -> None:
+        """End the child process that writes summaries."""
+        await self._extractive.aclose()
+
+    def _seconds_left(self) -> float | None:
+        played = len(self.rows)
+        return self._left * (time.monotonic() - self._begun_s) / played if played else None
+
+    async def _train(self, memory: Memory) -> None:
+        """Train the dictionary that a namespace would soon have, on conversations that are not played with it."""
+        with _progress("training a dictionary", len(self._others), 0, None):
+            try:
+                self._dictionary = await Play(memory, Choice("", {}, 0), self._others, self._extractive).train()
+            except Failed as refused:
+                raise Stop(f"line {refused.line}: {refused}", 1) from None
+        if self._dictionary is None:
+            self.notes.append("dictionary: too few conversations to train one on, or it would not help")
+
+
+def _join(rounds: Sequence[Figures]) -> Figures:
+    """Return the first round with the least CPU of all, and the turns of all open loops."""
+    first, *others = rounds
+    for other in others:
+        first.keep_least_cpu(other)
+        if first.opened is not None and other.opened is not None:
+            first.opened.took_ms.extend(other.opened.took_ms)
+            first.opened.failures.update(other.opened.failures)
+    return first
+
+
+@contextlib.contextmanager
+def _progress(label: str, count: int, left: int, seconds: float | None) -> Iterator[Callable[[int], None]]:
+    """Show a play and its conversations on one line of stderr, if that is a terminal, and erase it at the end."""
+    is_terminal = sys.stderr.isatty()
+    later = f"; {left} to go" if left else ""
+    later += f", about {max(1, round(seconds / 60))} min" if seconds is not None else ""
+
+    def advance(played: int) -> None:
+        if is_terminal:
+            print(f"\r\x1b[K{label}: {played} of {count}{later}", end="", file=sys.stderr, flush=True)
+
+    try:
+        advance(0)
+        yield advance
+    finally:
+        if is_terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

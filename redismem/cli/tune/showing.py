@@ -1,0 +1,185 @@
+"""Show what was measured: the table, the picture, and the settings of a goal."""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from redismem.cli.terminal import console
+from redismem.cli.tune.choices import Choice
+from redismem.cli.tune.figures import Figures
+from redismem.cli.tune.goals import Goal, Row
+
+_HEADS = {
+    "p50": "to-\nkens\np50",
+    "p95": "to-\nkens\np95",
+    "words": "later\nwords",
+    "answers": "ans-\nwers",
+    "prefix": "pre-\nfix",
+    "summaries": "sum-\nma-\nries",
+    "summary_tokens": "their\nto-\nkens",
+    "session_bytes": "bytes",
+    "server_us": "Redis\nµs",
+    "p99_ms": "p99\nms",
+    "sessions_per_gb": "per\nGB",
+}
+_LABELS = {
+    "p50": "tokens of a request, p50",
+    "p95": "tokens of a request, p95",
+    "priced_tokens": "tokens of a request at prices",
+    "words": "later words held",
+    "answers": "marked answers held",
+    "prefix": "prefix shared with the request before",
+    "summaries": "summaries a session",
+    "summary_tokens": "tokens of summaries a session",
+    "session_bytes": "bytes a session",
+    "server_us": "Redis CPU a turn, µs",
+    "client_us": "client CPU a turn, µs",
+    "p99_ms": "p99 of a turn at the rate, ms",
+    "sessions_per_gb": "sessions a GB",
+}
+_SHARES = ("words", "answers", "prefix")
+_WIDTH, _HEIGHT = 60, 14
+
+
+def figures_of(figures: Figures, *, with_model: bool = False) -> dict[str, Any]:
+    """Return the figures as JSON values; `None` stands for a figure that could not be measured."""
+    tokens, size, sessions = sorted(figures.tokens), figures.session_bytes, max(1, figures.sessions)
+    took = sorted(figures.opened.took_ms) if figures.opened is not None else []
+    return {
+        "requests": len(tokens),
+        "p50": percentile(tokens, 0.5),
+        "p95": percentile(tokens, 0.95),
+        "mean_tokens": _round(fmean(tokens) if tokens else None, 1),
+        "priced_tokens": round(figures.priced_tokens(with_model=with_model), 1),
+        "words": _round(figures.words, 4),
+        "answers": _round(figures.answered, 4),
+        "prefix": round(figures.prefix, 4),
+        "summaries": round(figures.summaries / sessions, 2),
+        "summary_tokens": round((figures.summary_input + figures.summary_output) / sessions),
+        "session_bytes": _round(size, 0),
+        "server_us": _round(figures.server_us, 1),
+        "client_us": round(figures.client(), 1),
+        "p50_ms": _round(percentile(took, 0.5), 3),
+        "p99_ms": _round(percentile(took, 0.99), 3),
+        "failures": dict(figures.opened.failures) if figures.opened is not None else {},
+        "sessions_per_gb": int(1e9 / size) if size else None,
+    }
+
+
+def percentile(ordered: Sequence[float], share: float) -> float | None:
+    """Return the value that `share` of the values do not exceed; `None` if there are no values."""
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """Print one line per choice, at most 80 columns wide."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("")
+    table.add_column("settings", overflow="fold", min_width=12)
+    for heading in _HEADS.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    for letter, row in zip(_letters(), rows, strict=False):
+        figures = figures_of(row.figures)
+        table.add_row(letter, Text(row.choice.name), *(_cell(name, figures[name]) for name in _HEADS))
+    console().print(table)
+
+
+def print_picture(rows: Sequence[Row]) -> None:
+    """Print each row's letter by the mean tokens of its requests, to the right, and by what they hold, upwards."""
+    out = console()
+    points = [(fmean(row.figures.tokens), row.figures.held) for row in rows]
+    lowest, highest = (choose(held for _, held in points) for choose in (min, max))
+    fewest, most = (choose(math.log(max(1, tokens)) for tokens, _ in points) for choose in (min, max))
+    canvas = [[" "] * _WIDTH for _ in range(_HEIGHT)]
+    for letter, (tokens, held) in reversed([*zip(_letters(), points, strict=False)]):
+        x = _place(math.log(max(1, tokens)), fewest, most, _WIDTH)
+        canvas[_HEIGHT - 1 - _place(held, lowest, highest, _HEIGHT)][x] = letter
+    out.print("\nWhat a request holds (upwards) by its tokens (to the right)", style="bold")
+    for number, line in enumerate(canvas):
+        share = highest - (highest - lowest) * number / (_HEIGHT - 1)
+        label = f"{share:.3f}" if number in (0, _HEIGHT - 1) or number == _HEIGHT // 2 else ""
+        out.print(f"{label:>6} │{''.join(line)}".rstrip(), markup=False)
+    out.print(f"{'':6} └{'─' * _WIDTH}")
+    left, right = f"{math.exp(fewest):,.0f} tokens", f"{math.exp(most):,.0f} tokens"
+    out.print(f"{'':8}{left}{right:>{_WIDTH - len(left)}}")
+    out.print("Of letters in one place, the first is shown.", style="dim")
+
+
+def _place(value: float, least: float, most: float, count: int) -> int:
+    return 0 if most <= least else min(count - 1, round((value - least) / (most - least) * (count - 1)))
+
+
+def print_named(goals: Sequence[Goal], named: Choice, now: Figures, then: Figures, again: str, recall: int) -> None:
+    """Print the settings that these goals name, and both sides as they were measured again."""
+    out = console()
+    out.print(f"\n{', '.join(goal.name for goal in goals)}: {named.name}", style="bold", markup=False)
+    for line in [*named.lines(), *recall_lines(named, recall)]:
+        out.print(f"  {line}", markup=False, soft_wrap=True)
+    if named.settings.get("strategy") == "none":
+        out.print("  A conversation much longer than these then costs all its tokens in each request.", style="dim")
+    out.print(f"\nBoth measured again, {again}", style="bold", markup=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("", "now", "named", ""):
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    before, after = (figures_of(each, with_model=goals[0].with_model) for each in (now, then))
+    for name, label in _LABELS.items():
+        if before[name] is not None and after[name] is not None:
+            table.add_row(label, *(_cell(name, each[name]) for each in (before, after)), _change(before, after, name))
+    out.print(table)
+    for goal in goals:
+        out.print(verdict(goal, now, then), markup=False)
+
+
+def recall_lines(named: Choice, recall: int) -> list[str]:
+    """Return the lines that set recall, which is an argument of a turn and no setting."""
+    if named.recall == recall:
+        return []
+    if not named.recall:
+        return ["turns without recall=; redismem serve --recall 0"]
+    return [f"session.append_and_read(…, recall={named.recall}); redismem serve --recall {named.recall}"]
+
+
+def is_better(goal: Goal, now: Figures, then: Figures) -> bool:
+    """True if the named settings are better in the goal's figure."""
+    return goal.figure(then) < goal.figure(now)
+
+
+def verdict(goal: Goal, now: Figures, then: Figures) -> str:
+    """Return the line that says if the named settings were better again, and within the goal's limits."""
+    if not is_better(goal, now, then):
+        return f"not {goal.name} when measured again: keep the settings that you have"
+    if not goal.allows(then, now):
+        return f"{goal.name} again, but beyond the limit of --keep or --times-tokens this time"
+    return f"{goal.name} again"
+
+
+def _change(before: dict[str, Any], after: dict[str, Any], name: str) -> str:
+    if name in _SHARES:
+        return f"{(after[name] - before[name]) * 100:+.1f} points"
+    return f"{(after[name] / before[name] - 1) * 100:+.0f} %" if before[name] else ""
+
+
+def _letters() -> Sequence[str]:
+    return string.ascii_uppercase + string.ascii_lowercase
+
+
+def _round(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits or None)
+
+
+def _cell(name: str, value: float | None) -> str:
+    if value is None:
+        return "—"
+    if name in _SHARES:
+        return f"{value:.3f}" if name != "prefix" else f"{value:.2f}"
+    if value >= 1e4:
+        scaled, unit = (value / 1e6, "M") if value >= 1e6 else (value / 1e3, "k")
+        return f"{scaled:.1f}{unit}" if scaled < 100 else f"{scaled:.0f}{unit}"
+    return f"{value:.1f}" if value < 100 and value != int(value) else f"{value:.0f}"
