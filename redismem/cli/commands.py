@@ -67,7 +67,7 @@ HELP_OF = {
     "serve": "Serve the memory over HTTP, with a page; `--mcp`: to models.",
     "worker": "Summarise and evict sessions, until SIGTERM or SIGINT.",
     "key": "Create a key for a server; the key is shown only once.",
-    "demo": "Play a bundled support chat.",
+    "demo": "Play a bundled support chat turn by turn.",
     "list": "List sessions, records, projects, namespaces, dead …",
     "show": "Show a session, a record, a project, a copy in quarantine.",
     "search": "Find messages by their words.",

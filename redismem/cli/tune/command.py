@@ -39,28 +39,34 @@ async def tune(
     url: Url = None,
     as_json: AsJson = False,
 ) -> int:
-    """Play your conversations through settings: what each holds and costs.
+    """Play your conversations through settings.
 
-    The first row has your settings now, those of the environment; each other row changes one thing: `window 20/6` is a
-    threshold of 20 and 6 recent messages, `summary 600` a total of summaries and `recall 700` a budget, in tokens.
-    A reply is what a model wrote, and the request before it is measured. A token is four bytes of its JSON.
+    The table shows what a request to the model holds with each, and what it costs. The first row has your settings now:
+    those of the environment, with `--recall`. Each other row changes one thing: `window 20/6` is a threshold of 20 and
+    6 recent messages, `summary 600` a total of summaries in tokens, and `recall 700` a budget.
 
-    `later words`: the words of each reply that were said before, weighted by rarity, and the share of them in the
-    request. `answers`: the same for answers that you mark, asked after the last message; a line of the file marks them
-    by `"questions": [{"text": "…", "answer": "…"}]`. `prefix`: the share of the tokens that equal the beginning of the
-    request before, which a prompt cache finds. `summaries` and `their tokens` are per session, what is summarised and
-    the summary: an extractive summary is free, and a model would have about the same. `Redis µs` is Redis' CPU per turn
-    and `p99` the time of a turn at your `--rate`, from the moment at which it is due. `per GB`: sessions per GB.
+    - `tokens`: of a request, a quarter of its bytes as JSON for OpenAI. What a model wrote is a reply; a request is
+      what was sent before it.
+    - `later words`: of the words of each reply that were said earlier, the share that the request still holds. A word
+      of few messages counts more.
+    - `answers`: the same for answers that you mark. A line of the file has them as
+      `"questions": [{"text": "…", "answer": "…"}]`; each is asked after the last message.
+    - `prefix`: the share of the tokens that equal the beginning of the request before, for a prompt cache.
+    - `summaries`, `their tokens`: per session, what is summarised and the summary. Without `--with-model` no model is
+      called; one would be called about as often.
+    - `bytes`, `per GB`: the bytes of a session in Redis, and the sessions per GB.
+    - `Redis µs`: Redis' CPU per turn, summaries included. It is not measured on a cluster.
+    - `p99`: of turns that are due at random moments, `--rate` of them per second, from then on.
 
-    With `--goal`, joined changes are measured too. The settings named are then measured again beside yours, on
+    `--goal` also measures changes together, names the best settings, and measures these again beside yours, on
     conversations that they were not chosen on.
 
-    - `cheapest`: the fewest tokens per request, with a cached token at a tenth, and a model's summaries.
-    - `fastest`: the least CPU of a turn, in Redis and in this process.
+    - `cheapest`: the fewest tokens. A cached one counts as a tenth; with `--with-model`, those of summaries count too.
+    - `fastest`: the least CPU of a turn, in Redis and in this process. Let nothing else use either.
     - `remembers`: the most later words and answers.
 
-    Each setting must return every message identical to the file, and keep the invariants of `redismem doctor --deep`.
-    All is written to a namespace of its own, and removed. Ctrl-C prints what is done. No text is shown.
+    Every message must come back as in the file, and each session keep the invariants of `redismem doctor --deep`.
+    What is written is removed. Ctrl-C prints what is done. No text of a conversation is shown.
 
     Exit code 1: a message came back different.
     """

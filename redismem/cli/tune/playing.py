@@ -32,6 +32,7 @@ from redismem.messages.message import Message
 from redismem.models import Draft, Summarizer
 from redismem.originals.dictionaries import Dictionary
 from redismem.session.session import Session
+from redismem.store.dictionaries import load_versions
 from redismem.text.word_counts import Sketch
 from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.strategies import Strategy, Summarize, Trim, from_settings
@@ -39,6 +40,8 @@ from redismem.workers.summaries import Worker
 
 Said = dict[str, Any] | Message
 
+_FIRST_VERSION = 1
+"""The first dictionary of a namespace."""
 _SUMMARISED = (SummaryOutcome.NONE, SummaryOutcome.NOOP, SummaryOutcome.NOTDUE)
 """The outcomes of a session that is not due."""
 
@@ -142,7 +145,8 @@ class Play:
                     await self._for_line(conversation, session.append(*conversation.said[at : at + limit]))
                 await worker.attend(session.id)
             await worker.drain()  # this trains
-            return max(self._memory.store.dictionaries.values(), key=lambda each: each.version, default=None)
+            await load_versions(self._memory.store, [_FIRST_VERSION])
+            return self._memory.store.dictionaries.get(_FIRST_VERSION)
         finally:
             await erase_namespace(self._memory.store, self._ids)
 

@@ -36,6 +36,8 @@ _CLAIM = "run"
 _PLAYED: dict[str, Any] = {"idle_timeout_s": 7_200, "open_call_s": 0, "embed": None}
 _WITHOUT_MODEL = {"model_provider": "extractive", "model": None, "model_api_key": None, "model_base_url": None}
 _IDLE_S = 0.5
+_MOST_IDLE_SHARE = 0.005
+"""More is the work of other clients, which comes and goes."""
 _ROUNDS, _RUNNERS = 3, 4
 _LEAST_SPLIT = 4
 """The conversations from which the named settings are measured on others than they were chosen on."""
@@ -111,11 +113,11 @@ async def claimed(url: str | None, *, replace: bool, yes: bool) -> AsyncIterator
         elif replace:
             await erase_namespace(memory.store, await _sessions(memory))
         try:
-            await claim.append({"role": "user", "content": "redismem tune is under way"}, expect=0)
+            await claim.append({"role": "user", "content": "a run is under way"}, expect=0)
         except Conflict:
             raise Stop(
-                f"{place.name}: another `redismem tune` is under way, or was killed within the last two hours; if it "
-                "was, --replace removes what it left",
+                f"{place.name}: another run of tune is under way, or was killed within the last two hours; if it was, "
+                "--replace removes what it left",
                 2,
             ) from None
         try:
@@ -252,12 +254,12 @@ class Run:
             yield memory
 
     async def _measure_idle(self, memory: Memory) -> None:
-        """Measure the share of a core that Redis uses without a play: for itself, and for other clients."""
+        """Measure the share of a core that Redis uses for itself."""
         before_s = await server_cpu_s(memory.store)
         await asyncio.sleep(_IDLE_S)
         after_s = await server_cpu_s(memory.store)
         if before_s is not None and after_s is not None:
-            self._idle_share = (after_s - before_s) / _IDLE_S
+            self._idle_share = min(_MOST_IDLE_SHARE, (after_s - before_s) / _IDLE_S)
 
     async def aclose(self) -> None:
         """End the child process that writes summaries."""

@@ -44,6 +44,11 @@ _LABELS = {
     "p99_ms": "p99 of a turn at the rate, ms",
     "sessions_per_gb": "sessions a GB",
 }
+_WARNINGS: dict[tuple[str, Any], str] = {
+    ("strategy", "none"): "A conversation much longer than these costs all its tokens in each request.",
+    ("strategy", "trim"): "Without recall, what leaves the window is not in a request any more.",
+    ("keep_originals", False): "Summarised messages cannot be read or recalled any more.",
+}
 _SHARES = ("words", "answers", "prefix")
 _WIDTH, _HEIGHT = 60, 14
 
@@ -122,8 +127,9 @@ def print_named(goals: Sequence[Goal], named: Choice, now: Figures, then: Figure
     out.print(f"\n{', '.join(goal.name for goal in goals)}: {named.name}", style="bold", markup=False)
     for line in [*named.lines(), *recall_lines(named, recall)]:
         out.print(f"  {line}", markup=False, soft_wrap=True)
-    if named.settings.get("strategy") == "none":
-        out.print("  A conversation much longer than these then costs all its tokens in each request.", style="dim")
+    for name, value in named.settings.items():
+        if (name, value) in _WARNINGS:
+            out.print(f"  {_WARNINGS[name, value]}", markup=False)
     out.print(f"\nBoth measured again, {again}", style="bold", markup=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("", "now", "named", ""):
@@ -142,8 +148,8 @@ def recall_lines(named: Choice, recall: int) -> list[str]:
     if named.recall == recall:
         return []
     if not named.recall:
-        return ["turns without recall=; redismem serve --recall 0"]
-    return [f"session.append_and_read(…, recall={named.recall}); redismem serve --recall {named.recall}"]
+        return ["no recall= in your turns; --recall 0 for a server"]
+    return [f"recall={named.recall} in each of your turns; --recall {named.recall} for a server"]
 
 
 def is_better(goal: Goal, now: Figures, then: Figures) -> bool:

@@ -133,7 +133,7 @@ def test_a_changed_message_and_a_missing_summary_are_reported(
 def test_a_second_run_is_refused_until_the_first_has_ended_or_is_replaced(
     command: Any, redis_server: RedisServer, file: Path
 ) -> None:
-    """As a run that was killed leaves it: a claim, and sessions that expire."""
+    """A run that was killed leaves a claim, and sessions that expire."""
     with Memory.connect(redis_server.url, namespace=running.NAMESPACE) as memory:
         for name in ("run", "line-1"):
             memory.session(name).append({"role": "user", "content": "a"})
