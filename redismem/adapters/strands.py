@@ -14,7 +14,7 @@ from typing import Self
 from redismem import CorruptSession, InvalidSessionId, InvalidSettings, RedismemError
 from redismem.adapters.sessions import check_memory, check_owner, escape_id, resolve_owner, split_id
 from redismem.blocking import Memory, Record
-from redismem.record import Change, RecordEntry
+from redismem.record import Change, RecordEntry, Retention
 from redismem.settings.extras import from_extra
 
 with from_extra("strands", __name__):
@@ -25,6 +25,8 @@ _DATA, _VERSION = b"data", b"version"
 """The fields of a key: its data, and random bytes that each write renews."""
 _PAGE_COUNT = 1_000
 _SLASHES = re.compile("/+")
+_SNAPSHOT = re.compile(r"/immutable_history/snapshot_[\da-f]{8}-[\da-f]{4}-7[\da-f]{3}-[\da-f]{4}-[\da-f]{12}\.json\Z")
+"""An earlier snapshot of an agent. The latest one lies beside the folder."""
 
 
 class Storage(_Storage):
@@ -52,6 +54,8 @@ class Storage(_Storage):
         ttl: float | None = None,
         owner: str | Callable[[str], str | None] | None = None,
         single_writer: bool = False,
+        keep_last: int | None = None,
+        max_age: float | None = None,
     ) -> None:
         """Make a storage. It connects on first use.
 
@@ -66,14 +70,18 @@ class Storage(_Storage):
                 of nobody, is refused, and not listed.
             single_writer: True refuses a write to a key that has changed since this storage read or wrote it, and to
                 one that it has never read unless the key is new. So make one storage for each agent, over one memory.
+            keep_last: The earlier snapshots of an agent that workers keep, 1 to 1,000. `None` keeps all. The latest
+                snapshot, with which an agent goes on, always stays.
+            max_age: The seconds after which workers remove an earlier snapshot. `None` means never.
 
         Raises:
-            InvalidRecord: `ttl` is out of range.
+            InvalidRecord: `ttl`, `keep_last` or `max_age` is out of range.
             InvalidSessionId: `key_prefix` is not a string, or the owner is invalid.
             InvalidSettings: URL or memory is invalid, or both are given.
         """
         if not isinstance(key_prefix, str):
             raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
+        self._retention = Retention("strands", keep_last, max_age)
         if memory is not None:
             check_memory(memory, Memory)
             if url is not None:
@@ -115,6 +123,8 @@ class Storage(_Storage):
     def _write(self, key: str, data: bytes) -> None:
         version = os.urandom(8)
         change = Change(sets={_DATA: data, _VERSION: version})
+        if _SNAPSHOT.search(key):
+            change = self._retention.add_to(change, is_ranked=True)
         if self._seen is not None:
             seen = self._seen.get(key)
             change = replace(change, absent=[_DATA]) if seen is None else replace(change, equals={_VERSION: seen})

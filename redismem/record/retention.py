@@ -1,4 +1,4 @@
-"""The policy of a record: how long it keeps its checkpoints. Workers apply it.
+"""The policy of a record: how long it, or its checkpoints, are kept. Workers apply it.
 
 A policy is a field of the record, so any worker applies it, whoever wrote the record. Without one, nothing goes.
 """
@@ -6,6 +6,7 @@ A policy is a field of the record, so any worker applies it, whoever wrote the r
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,7 +15,7 @@ from redismem.protocol.record.changes import Change
 from redismem.protocol.record.sweeps import POLICY
 from redismem.settings.environment import LONGEST_S
 
-Kind = Literal["agent-framework", "claude-agent-sdk", "langgraph", "pydantic-ai"]
+Kind = Literal["agent-framework", "claude-agent-sdk", "google-adk", "langgraph", "pydantic-ai", "strands"]
 """The adapter whose layout the record has."""
 _MOST_COUNT = 1_000
 
@@ -41,9 +42,15 @@ class Retention:
         if max_age_s is not None and not (is_number and 0.001 <= max_age_s <= LONGEST_S):
             raise InvalidRecord(f"max_age is a number of seconds, 0.001 to {LONGEST_S}")
 
-    def add_to(self, change: Change) -> Change:
-        """Return the change with this policy, in place of the record's earlier one."""
+    def add_to(self, change: Change, *, is_ranked: bool = False) -> Change:
+        """Return the change with this policy, in place of the record's earlier one.
+
+        Args:
+            change: The change.
+            is_ranked: True also notes the time, if the policy counts records: the last written ones are the newest.
+        """
         if self.keep_last is None and self.max_age_s is None:
             return replace(change, drops=[*change.drops, POLICY])
         policy = {"kind": self.kind, "keep_last": self.keep_last, "max_age_s": self.max_age_s}
-        return replace(change, sets={**change.sets, POLICY: json.dumps(policy).encode()})
+        updated_us = time.time_ns() // 1_000 if is_ranked and self.keep_last is not None else change.updated_us
+        return replace(change, sets={**change.sets, POLICY: json.dumps(policy).encode()}, updated_us=updated_us)

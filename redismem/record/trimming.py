@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from redismem.errors import CorruptSession, InvalidRecord, RecordConflict
@@ -14,7 +15,6 @@ from redismem.record.transcripts.transcript import moment_ms
 from redismem.store.store import Store
 
 _OTHERS_FACTOR = 4
-_SESSION, _RECORD, _REVISION = b"t:", b"record", b"revision"
 
 
 async def apply_policy(store: Store, record: Record, policy: bytes, now_ms: int) -> int:
@@ -33,36 +33,55 @@ async def apply_policy(store: Store, record: Record, policy: bytes, now_ms: int)
             return await trim_langgraph(record, keep_last, before_ms)
         if kind == "agent-framework":
             return await trim_agent_framework(record, keep_last, before_ms)
-        if kind == "claude-agent-sdk":
-            return await _remove_session(store, record, keep_last, before_ms)
-        if kind == "pydantic-ai":
-            return await _remove_conversation(store, record, keep_last, before_ms)
+        if kind in _CONVERSATIONS:
+            return await _remove(store, record, _CONVERSATIONS[kind], keep_last, before_ms)
     except (RecordConflict, CorruptSession, InvalidRecord):
         pass  # another process has written the record; the sweep comes again
+    except (ValueError, LookupError, TypeError):
+        pass  # a damaged record stays, and stops no others
     return 0
 
 
-async def _remove_session(store: Store, record: Record, keep_last: int | None, before_ms: int | None) -> int:
-    """Remove a session of the Claude Agent SDK if its last entry is too old, or newer ones fill its project."""
-    [state] = await record.get(_SESSION)
-    if state is None:
-        return 0
-    is_old = before_ms is not None and json.loads(state)["mtime"] < before_ms
-    project = record.id[: record.id.rindex("/") + 1]
-    if is_old or await _is_beyond(store, record, project, keep_last):
-        return int(await record.clear(equals={_SESSION: state}))
-    return 0
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """A record that goes as a whole: the conversation, session or snapshot of one adapter."""
+
+    mark: bytes
+    """The field that each write changes."""
+    time_of: Callable[[str, bytes, bytes | None], float | None]
+    """The time of the last write in ms, from the id of the record and the values of `mark` and `beside`."""
+    separator: str
+    """The character of the id that ends the part which those of the same kind share."""
+    beside: bytes = b""
 
 
-async def _remove_conversation(store: Store, record: Record, keep_last: int | None, before_ms: int | None) -> int:
-    """Remove a conversation of Pydantic AI if its last save is too old, or its scope has enough newer ones."""
-    [value, revision] = await record.get(_RECORD, _REVISION)
-    if value is None or revision is None:
+def _snapshot_ms(record_id: str, *_: bytes | None) -> float | None:
+    """Return the time in the id of a snapshot, a UUID of version 7."""
+    return int(record_id.rpartition("/snapshot_")[2][:13].replace("-", ""), 16)
+
+
+_CONVERSATIONS: Mapping[str, _Conversation] = {
+    "claude-agent-sdk": _Conversation(b"t:", lambda _, state, __: json.loads(state)["mtime"], "/"),
+    "google-adk": _Conversation(b"m", lambda _, numbers, __: float(numbers.split()[1]) * 1000, "/"),
+    "pydantic-ai": _Conversation(
+        b"revision", lambda _, __, value: moment_ms(json.loads(value or b"{}").get("updated_at")), ":", b"record"
+    ),
+    "strands": _Conversation(b"version", _snapshot_ms, "/"),
+}
+
+
+async def _remove(
+    store: Store, record: Record, its: _Conversation, keep_last: int | None, before_ms: int | None
+) -> int:
+    """Remove a conversation if its last write is too old, or if its owner has enough newer ones."""
+    mark, beside = await record.get(its.mark, its.beside or its.mark)
+    if mark is None:
         return 0
-    at_ms = moment_ms(json.loads(value)["updated_at"])
+    at_ms = its.time_of(record.id, mark, beside)
     is_old = before_ms is not None and at_ms is not None and at_ms < before_ms
-    if is_old or await _is_beyond(store, record, record.id[: record.id.rfind(":") + 1], keep_last):
-        return int(await record.clear(equals={_REVISION: revision}))
+    shared = record.id[: record.id.rfind(its.separator) + 1]
+    if is_old or await _is_beyond(store, record, shared, keep_last):
+        return int(await record.clear(equals={its.mark: mark}))
     return 0
 
 

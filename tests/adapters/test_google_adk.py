@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.adk.errors._stale_session_error import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
@@ -352,7 +353,7 @@ async def test_with_a_single_writer_a_stale_session_is_refused_and_a_repeated_ev
         await ours.append_event(session, make_event(2, at_s=1.0))  # by a clock that is behind
         with pytest.raises(ValueError, match="read it again") as refused:
             await ours.append_event(stale, make_event(3, {"app:a": 1}))
-        assert type(refused.value).__name__ == "StaleSessionError"
+        assert type(refused.value) is StaleSessionError
         assert stale == before
         await ours.append_event(before, make_event(2, at_s=1.0))  # its reply was lost, so it is sent again
         await ours.append_event(before, make_event(4))
@@ -393,5 +394,5 @@ async def test_with_a_single_writer_one_of_two_runs_at_once_asks_no_model(
             questions = [f"question {round_number} of {name}" for name in "ab"]
             both = [answer(*each) for each in zip(services, ["anna"] * 2, ["s"] * 2, questions, strict=True)]
             results = await asyncio.gather(*both, return_exceptions=True)
-            assert sorted(type(each).__name__ for each in results) == ["StaleSessionError", "str"]
+            assert {type(each) for each in results} == {StaleSessionError, str}
     assert len(asked) == 10

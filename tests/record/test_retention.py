@@ -10,6 +10,8 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from agent_framework import WorkflowCheckpoint
+from google.adk.events.event import Event as AdkEvent
+from google.adk.events.event_actions import EventActions
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
@@ -19,13 +21,17 @@ from support.redis_server import RedisServer
 from support.stores import PATIENCE
 from support.waiting import START_S
 
+import redismem
 from redismem import InvalidRecord, Memory, Settings
 from redismem.adapters.agent_framework import CheckpointStorage
 from redismem.adapters.claude_agent_sdk import SessionStore
+from redismem.adapters.google_adk import SessionService
 from redismem.adapters.langgraph import RedismemSaver
 from redismem.adapters.pydantic_ai import ConversationStore
+from redismem.adapters.strands import Storage
 from redismem.workers.eviction import Eviction
 
+STATES_OF_ALL = EventActions(state_delta={"app:a": 1, "user:u": 2, "s": 3})
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 
 
@@ -192,8 +198,36 @@ async def test_conversations_and_sessions_of_one_person_push_out_no_other(memory
     assert (await aged.read_record("old"), await aged.read_record("new") is None) == (None, False)
 
 
+async def test_sessions_of_adk_go_by_user_and_snapshots_of_strands_by_agent(
+    memory: Memory, redis_server: RedisServer
+) -> None:
+    now_s = time.time()
+    for name, options in (("count", {"keep_last": 2}), ("age", {"max_age": 3_600})):
+        service = SessionService(memory=memory, key_prefix=name, **options)  # type: ignore[arg-type]
+        for hours, user, session_id in ((5, "anna", "a"), (3, "anna", "b"), (0, "anna", "c"), (3, "bo", "d")):
+            session = await service.create_session(app_name="shop", user_id=user, session_id=session_id)
+            await service.append_event(
+                session, AdkEvent(author="user", timestamp=now_s - hours * 3_600, actions=STATES_OF_ALL)
+            )
+        with redismem.blocking.Memory.connect(redis_server.url, namespace=memory.store.keys.namespace) as blocking:
+            storage = Storage(memory=blocking, key_prefix=f"s{name}", **options)  # type: ignore[arg-type]
+            for hours in (5, 3, 2, 0):
+                text = f"{int((now_s - hours * 3_600) * 1_000):012x}"
+                snapshot = f"snapshot_{text[:8]}-{text[8:]}-7000-8000-00000000000{hours}.json"
+                await storage.write(f"session/x/scopes/agent/{name}/snapshots/immutable_history/{snapshot}", b"{}")
+            for key in ("snapshot_latest.json", "immutable_history/snapshot_of_mine.json"):
+                await storage.write(f"session/x/scopes/agent/{name}/snapshots/{key}", b"{}")
+            await Eviction(memory.store).sweep()
+            left = [key.rpartition("/")[2] for key in await storage.list()]
+        assert [key[-6] for key in left if "-" in key] == (["2", "0"] if options == {"keep_last": 2} else ["0"])
+        assert {"snapshot_latest.json", "snapshot_of_mine.json"} < {*left}
+        sessions = (await service.list_sessions(app_name="shop")).sessions
+        assert {each.id for each in sessions} == ({"b", "c", "d"} if options == {"keep_last": 2} else {"c"})
+        assert all(each.state == {"app:a": 1, "user:u": 2, "s": 3} for each in sessions)
+
+
 def test_policies_out_of_range_are_refused() -> None:
     for options in ({"keep_last": 0}, {"keep_last": True}, {"max_age": 0}, {"max_age": "1"}):
-        for make in (RedismemSaver, SessionStore):
+        for make in (RedismemSaver, SessionStore, SessionService, Storage):
             with pytest.raises(InvalidRecord):
                 make(url="memory://", **options)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from google.adk.errors._stale_session_error import StaleSessionError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.sessions.session import Session
@@ -25,11 +26,6 @@ from redismem.adapters.google_adk.layout import (
 from redismem.adapters.google_adk.places import Name, Places
 from redismem.adapters.sessions import settle
 from redismem.record import Change, Record
-
-try:
-    from google.adk.errors._stale_session_error import StaleSessionError
-except ImportError:  # an older ADK raises its base
-    StaleSessionError = ValueError  # type: ignore[assignment, misc]
 
 _TOGETHER_COUNT, _TOGETHER_BYTES = 256, 4 * 1024 * 1024
 """The events of one write, and their bytes; one event may have more."""
@@ -212,7 +208,7 @@ async def write_session(
     )
     user = encode_state(values["user"])
     others = [(places.user(*name[:2]), Change(sets=user, adds=[*user]))] if user else []
-    await record.write(change, *others)
+    await record.write(places.retention.add_to(change, is_ranked=True), *others)
 
 
 async def write_app(places: Places, name: Name, values: Mapping[str, Any]) -> None:

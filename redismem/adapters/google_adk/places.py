@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from redismem.adapters.sessions import Opened
-from redismem.record import Record
+from redismem.record import Record, Retention
 
 _PAGE_COUNT = 1_000
 Name = tuple[str, str, str]
@@ -21,6 +21,8 @@ class Places:
     opened: Opened
     prefix: str
     ttl_s: float | None
+    retention: Retention
+    """The policy of sessions. Records of users and apps have none."""
 
     def session(self, name: Name) -> Record:
         """Return the record of a session. It is in the shard of its user."""

@@ -21,6 +21,7 @@ from redismem.adapters.google_adk.layout import encode_update, make_session, spl
 from redismem.adapters.google_adk.places import Places
 from redismem.adapters.google_adk.reading import read_events, read_session, read_state
 from redismem.adapters.sessions import Closes, Opened
+from redismem.record import Retention
 
 
 class SessionService(Closes, BaseSessionService):
@@ -44,6 +45,8 @@ class SessionService(Closes, BaseSessionService):
         key_prefix: str = "adk",
         ttl: float | None = None,
         single_writer: bool = False,
+        keep_last: int | None = None,
+        max_age: float | None = None,
     ) -> None:
         """Make a service. It connects on first use.
 
@@ -56,16 +59,20 @@ class SessionService(Closes, BaseSessionService):
                 users and apps always stays.
             single_writer: True refuses an event of a session that has changed since the caller read it, as ADK's
                 `DatabaseSessionService` does: of two runs at once, one ends.
+            keep_last: The sessions that workers keep of a user in an app, those with the newest events: 1 to 1,000.
+                `None` keeps all.
+            max_age: The seconds after its last event after which workers remove a session. `None` means never.
 
         Raises:
-            InvalidRecord: `ttl` is out of range.
+            InvalidRecord: `ttl`, `keep_last` or `max_age` is out of range.
             InvalidSessionId: `key_prefix` is not a string.
             InvalidSettings: URL, memory or client is invalid, or more than one of them is given.
         """
         if not isinstance(key_prefix, str):
             raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
+        retention = Retention("google-adk", keep_last, max_age)
         self._opened = Opened(url, memory, redis_client)
-        self._places = Places(self._opened, f"{key_prefix}:" if key_prefix else "", ttl)
+        self._places = Places(self._opened, f"{key_prefix}:" if key_prefix else "", ttl, retention)
         self._appends = Appends(self._places, single_writer=single_writer)
         try:
             self._places.session(("x", "x", "x"))  # refuses prefix and ttl when the program starts
