@@ -22,7 +22,8 @@ RedismemError
 ├── CorruptSession      stored bytes that cannot be read; the next write puts them into quarantine
 ├── UnsupportedFormat   a session or namespace in a layout that this release does not know
 ├── StoreUnavailable    Redis did not answer before the deadline; an append with an id is safe to retry
-│   └── FallbackFull     Redis is away, and this process has reached the limit of its backlog
+│   ├── FallbackFull     Redis is away, and this process has reached the limit of its backlog
+│   └── Overloaded       this process has more calls than it can make in time; this one was not sent
 ├── Unconfirmed         an append was made, but too few replicas had it in time; with its id it is safe to retry
 ├── TurnBusy            another turn of the session runs
 ├── TurnKnown           a turn with this id runs or has ended: follow it, or take its reply
@@ -235,6 +236,21 @@ class StoreUnavailable(RedismemError):
 
 class FallbackFull(StoreUnavailable):
     """Redis is away, and the backlog of this process is full. This append was not accepted."""
+
+
+class Overloaded(StoreUnavailable):
+    """This process has more calls than it can make in time, and refused this one. It was never sent.
+
+    `reason` is BusyProcess (calls wait in this process), SlowReplies (Redis answers late), TooManyCalls (the line of
+    waiting calls is full) or TimeoutError (the call waited in that line in vain). Redis does not count as down. A retry
+    after `retry_after_s` seconds is safe.
+    """
+
+    def __init__(
+        self, text: str, session_id: str | None = None, reason: str = "", *, retry_after_s: float = 1.0
+    ) -> None:
+        super().__init__(text, session_id, reason)
+        self.retry_after_s = retry_after_s
 
 
 class Unconfirmed(RedismemError):

@@ -33,9 +33,12 @@ class Traits(NamedTuple):
     may_find_nothing: bool = False
     method: str = ""
     is_read: bool = False
+    patience: int = 0
 
 
 _NO_TRAITS = Traits()
+NEW_WORK, PAID_FOR = 1, 20
+"""The patience of calls that begin work, and of those that end it."""
 
 
 class Op(StrEnum):
@@ -66,27 +69,32 @@ class Op(StrEnum):
     """The method that a refusal names while Redis is down; "" means that the text says "this call"."""
     is_read: bool
     """True if the call only reads. An unreadable session or record then stays as it is: CorruptSession is raised."""
+    patience: int
+    """An overloaded process refuses the call if it must wait this many times as long as new work may; 0 means never.
+
+    Calls that begin work go first, those that may end paid work later, and those that stop, remove or check never.
+    """
 
     def __new__(cls, word: str, traits: Traits = _NO_TRAITS) -> Self:
         op = str.__new__(cls, word)
         op._value_ = word
-        op.outage, op.removes, op.appends, op.is_turn, op.may_find_nothing, op.method, _ = traits
-        op.is_read = traits.is_read
+        op.outage, op.removes, op.appends, op.is_turn, op.may_find_nothing, op.method = traits[:6]
+        op.is_read, op.patience = traits.is_read, traits.patience
         return op
 
     __repr__ = str.__repr__
 
     # Calls of a session
-    APPEND = "append", Traits(Outage.ACCEPTED, appends=True, is_turn=True)
-    APPEND_AND_READ = "append_and_read", Traits(Outage.ACCEPTED, appends=True, is_turn=True)
-    READ = "read", Traits(Outage.SERVED, may_find_nothing=True, is_read=True)
-    MESSAGES = "messages", Traits(Outage.SERVED, is_read=True)
-    STATE = "state", Traits(Outage.SERVED, is_read=True)
+    APPEND = "append", Traits(Outage.ACCEPTED, appends=True, is_turn=True, patience=PAID_FOR)
+    APPEND_AND_READ = "append_and_read", Traits(Outage.ACCEPTED, appends=True, is_turn=True, patience=NEW_WORK)
+    READ = "read", Traits(Outage.SERVED, may_find_nothing=True, is_read=True, patience=NEW_WORK)
+    MESSAGES = "messages", Traits(Outage.SERVED, is_read=True, patience=NEW_WORK)
+    STATE = "state", Traits(Outage.SERVED, is_read=True, patience=PAID_FOR)
     INFO = "info", Traits(Outage.SERVED, is_read=True)
     EXISTS = "exists", Traits(Outage.WAITS, method="exists", is_read=True)
-    TOUCH = "touch", Traits(Outage.WAITS, method="touch")
-    SET_POLICY = "set_policy", Traits(Outage.WAITS, method="set_policy")
-    UPDATE = "update", Traits(Outage.ACCEPTED)
+    TOUCH = "touch", Traits(Outage.WAITS, method="touch", patience=PAID_FOR)
+    SET_POLICY = "set_policy", Traits(Outage.WAITS, method="set_policy", patience=PAID_FOR)
+    UPDATE = "update", Traits(Outage.ACCEPTED, patience=PAID_FOR)
     READ_EPOCH = "read_epoch", Traits(Outage.WAITS, method="clear")
     CLEAR = "clear", Traits(Outage.WAITS, removes=True, method="clear")
     READ_WINDOW = (
@@ -109,7 +117,7 @@ class Op(StrEnum):
     EMBED = "embed"
 
     # Calls of turns
-    BEGIN_TURN = "begin_turn", Traits(Outage.WAITS, appends=True, is_turn=True, method="turn")
+    BEGIN_TURN = "begin_turn", Traits(Outage.WAITS, appends=True, is_turn=True, method="turn", patience=NEW_WORK)
     WRITE_TURNS = "write_turns"
     APPEND_TURN = "append_turn", Traits(Outage.WAITS, appends=True, method="turn")
     STOP_TURN = "stop_turn", Traits(method="stop")
@@ -171,14 +179,14 @@ class Op(StrEnum):
     PROJECT_RECORD = "project_record"
 
     # Calls of a record
-    RECORD_GET = "record_get", Traits(method="get", is_read=True)
-    RECORD_READ = "record_read", Traits(method="newest or page", is_read=True)
-    RECORD_WALK = "record_walk", Traits(method="walk", is_read=True)
-    RECORD_WRITE = "record_write", Traits(method="write")
+    RECORD_GET = "record_get", Traits(method="get", is_read=True, patience=PAID_FOR)
+    RECORD_READ = "record_read", Traits(method="newest or page", is_read=True, patience=PAID_FOR)
+    RECORD_WALK = "record_walk", Traits(method="walk", is_read=True, patience=PAID_FOR)
+    RECORD_WRITE = "record_write", Traits(method="write", patience=PAID_FOR)
     RECORD_TOUCH = "record_touch", Traits(method="touch")
     RECORD_DROP = "record_drop", Traits(method="drop")
     RECORD_CLEAR = "record_clear", Traits(method="clear")
-    RECORD_LIST = "record_list", Traits(method="records")
+    RECORD_LIST = "record_list", Traits(method="records", patience=PAID_FOR)
     RECORD_SWEEP = "record_sweep"
     RECORD_QUARANTINE = "record_quarantine"
 

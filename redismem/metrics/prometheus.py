@@ -22,13 +22,14 @@ from redismem.events import Event, Op
 from redismem.inspection.findings import FAIL, NOT_HERE, OK, WARN, Finding
 from redismem.memory.memory import Memory
 from redismem.store.depths import depths_of
+from redismem.store.overload import is_overloaded, refused
 from redismem.store.store import Store
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPERATIONS = frozenset(Op)
 _OUTCOMES = """
 ok duplicate conflict nothing job none notdue leased gone noop dead already fenced stale waiting failed paused
-busy stopping near recent unavailable degraded open half_open closed StoreUnavailable FallbackFull
+busy stopping near recent unavailable degraded open half_open closed StoreUnavailable FallbackFull Overloaded
 Unconfirmed NotAllowed TooLarge InvalidState InvalidTime NotInWindow
 TurnBusy TurnKnown TurnLost SessionExists CorruptSession UnsupportedFormat WrongShards ScriptFailed CancelledError
 """
@@ -41,6 +42,8 @@ _TOKENS = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000)
 _TEXTS = {
     "redismem_operation_seconds": "Seconds of a call to Redis or a piece of work, retries included",
     "redismem_resent": "Calls to Redis sent again because no reply came",
+    "redismem_refused": "Calls and requests that this process refused because it was overloaded, by reason",
+    "redismem_overloaded": "1 while this process gets more calls than it can make in time, else 0",
     "redismem_window_messages": "Messages in the window of a session, after each append or read",
     "redismem_summary_covered_tokens": "Tokens of the messages that a new summary covers",
     "redismem_append_tokens": "Tokens of all messages of an append",
@@ -88,6 +91,9 @@ class Metrics:
         self.registry: CollectorRegistry = _Registry()
         self.operations = self._histogram("redismem_operation_seconds", SECONDS, "op", "outcome")
         self._resent = self._counter("redismem_resent")
+        self._refused = self._counter("redismem_refused", "reason")
+        self._overloaded = self._gauge("redismem_overloaded")
+        self._refused_counts: dict[str, int] = {}
         self._window = self._histogram("redismem_window_messages", _MESSAGES)
         self._covered = self._histogram("redismem_summary_covered_tokens", _TOKENS)
         self._appended = self._histogram("redismem_append_tokens", _TOKENS)
@@ -163,6 +169,10 @@ class Metrics:
             findings: The findings by namespace.
         """
         self._calls.set(sum(store.transport.calls_count for store in stores))
+        self._overloaded.set(is_overloaded())
+        for reason, count in refused.items():
+            self._refused.labels(reason).inc(count - self._refused_counts.get(reason, 0))
+            self._refused_counts[reason] = count
         self._backlog.set(sum(store.health().backlog_message_count for store in stores))
         self._away.clear()  # drops nodes that answer again or were removed
         for place, seconds in _away_s(stores).items():

@@ -12,6 +12,7 @@ from redismem.context.context import Context
 from redismem.context.info import Policy, SessionInfo
 from redismem.context.results import RecalledMessages, Receipt
 from redismem.errors import CorruptSession, SessionNotFound
+from redismem.events import Op
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.protocol.ids import session_hash
@@ -146,6 +147,7 @@ class Session:
                 was made, but the other processes do not see it.
             InvalidSettings: There are no replicas that could acknowledge it.
         """
+        self._store.admit(Op.APPEND, self.id)
         receipt = await self._store.run(self._calls.append(messages, options), quarantine=True)
         if self._calls.is_heavy:
             self._start_moving_bodies()
@@ -181,13 +183,12 @@ class Session:
         Args:
             messages: See `append()`.
             recall: A token budget of the quotation in the result of `Context.to_openai()`. `Context.recalled` then
-                contains the earlier messages that match these ones best.
-                Takes a second round trip if the session keeps originals.
+                contains the earlier messages that match these ones best. Takes a second round trip if the session
+                keeps originals.
             recall_scope: `"owner"` recalls from all conversations of the handle's owner, by words and days.
                 `Message.session_id` then says of each recalled message where it was said.
-            project: A project from `Memory.project()`. `Context.background` then contains text about the items that
-                these messages mention. It is read concurrently, in at most two round trips. If that fails, a warning
-                is logged and the background is empty.
+            project: A project from `Memory.project()`. `Context.background` is then text about the items that these
+                messages mention, read concurrently. If that fails, a warning is logged and it is empty.
             project_tokens: The token budget of the background, at least 50.
 
         Raises:
@@ -209,6 +210,7 @@ class Session:
             return context
         if recall_scope != "session":
             check_scope(recall_scope, self._calls.session_owner, self.id, has_budget=recall is not None)
+        self._store.admit(Op.APPEND_AND_READ, self.id)
         call = self._calls.append_and_read(messages, options)
         if recall is None:
             context = await self._store.run(call, quarantine=True)
@@ -237,8 +239,7 @@ class Session:
             query: Text to search for, such as the user's question.
             limit: The number of best matches. Their neighbours and complete tool calls come in addition. `None` means
                 8, or with a budget as many as fit.
-            max_tokens: The token budget of the messages, each as long as the line in which a turn quotes it, and of
-                the headings of their days. `None` means no budget.
+            max_tokens: The token budget of the lines in which a turn quotes the messages. `None` means no budget.
             scope: `"owner"` searches all conversations of the handle's owner, by words and days: their originals and
                 their windows, but not this session's window. The messages come by session, and `Message.session_id`
                 names it.

@@ -16,6 +16,7 @@ from redismem.errors import StoreUnavailable
 from redismem.protocol.call import Call
 from redismem.protocol.replies import refusal
 from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, ConnectionLost, ServerError
+from redismem.store.overload import RetryBudget, overloaded
 from redismem.transport.base import BEHIND_SENTINELS
 
 T = TypeVar("T")
@@ -65,11 +66,13 @@ class Retries:
         "_answer",
         "_clock",
         "_deadline",
-        "_redis",
         "_reply_timeout_s",
         "_sent_count",
         "_session_id",
+        "_why",
+        "budget",
         "may_be_done",
+        "redis",
     )
 
     def __init__(
@@ -82,19 +85,29 @@ class Retries:
     ) -> None:
         """Start the deadline. `place` is the address of Redis for error texts."""
         self._session_id = session_id
-        self._redis = redis_at(place)
+        self.redis = redis_at(place)
+        """The name of the server in error texts."""
         self._reply_timeout_s = reply_timeout_s
         self._clock = clock
         self._deadline = clock() + deadline_s
         self._sent_count = 1
-        self._answer = ("", "")
+        self._answer = self._why = ("", "")
+        self.budget: RetryBudget | None = None
+        """The budget of this process for retries in an overload; `None` lets the call wait until its deadline."""
         self.may_be_done = False
         """True once an attempt was sent and got no reply, so that Redis may have made the call."""
 
     def timeout_s(self) -> float:
-        """Return the seconds to wait for the next reply."""
+        """Return the seconds to wait for the next reply.
+
+        Raises:
+            StoreUnavailable: The deadline passed while this process was busy, so nothing is sent any more.
+        """
         left_s = self._deadline - self._clock()
-        return self._reply_timeout_s if left_s >= self._reply_timeout_s else max(0.001, left_s)
+        if left_s <= 0:
+            reason, meaning = self._why
+            raise self._unavailable(f"{self.redis} did not take the call in time, {self._tries()}: {meaning}", reason)
+        return min(self._reply_timeout_s, left_s)
 
     def pause_s(self, failure: ServerError | ConnectionLost) -> float:
         """Return the seconds to wait before the next attempt.
@@ -108,21 +121,23 @@ class Retries:
             if refused is not None:
                 raise refused
             if failure.word not in TRANSIENT_WORDS:
-                text = f"{self._redis} refused the call: {_explain(failure)}"
+                text = f"{self.redis} refused the call: {_explain(failure)}"
                 raise self._unavailable(text, failure.word)
             reason = failure.word
         else:
             reason = failure.reason
-            if failure.lasts:
-                text = f"{self._redis} cannot be called: {_explain(failure)}"
-                raise self._unavailable(text, reason)
+            if failure.crowded and self.budget is not None:
+                self._take_retry(self.budget, failure)
+            elif failure.lasts and not failure.crowded:
+                raise self._unavailable(f"{self.redis} cannot be called: {_explain(failure)}", reason)
+        self._why = (reason, _explain(failure))
         if reason in TRANSIENT_WORDS:
-            self._answer = (reason, _explain(failure))
+            self._answer = self._why
         pause_s = _random.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._sent_count))
         if self._sent_count == 1 and isinstance(failure, ConnectionLost) and failure.sent:
             pause_s = 0.0  # the sooner an append is resent, the fewer appends of other processes come between
         if self._clock() + pause_s >= self._deadline:
-            text = f"{self._redis} did not take the call in time, tried {self._sent_count} times: "
+            text = f"{self.redis} did not take the call in time, {self._tries()}: "
             answered, meaning = self._answer
             if answered and reason == "TimeoutError":
                 # The time left may have been too short for any reply. Report the last error reply instead of the
@@ -135,6 +150,24 @@ class Retries:
     def note(self, failure: ServerError | ConnectionLost) -> None:
         """Record whether Redis may have made a failed attempt."""
         self.may_be_done = self.may_be_done or (isinstance(failure, ConnectionLost) and failure.sent)
+
+    def _take_retry(self, budget: RetryBudget, failure: ConnectionLost) -> None:
+        """Take a retry for a call that was late while Redis answered others.
+
+        Raises:
+            Overloaded: The call was never sent, and there is no room or no retry left.
+            StoreUnavailable: It was sent, and there is no retry left.
+        """
+        if not failure.lasts and budget.take():
+            return
+        if self.may_be_done:
+            text = f"{self.redis} answers late, and this process has used up its retries: {_explain(failure)}"
+            raise self._unavailable(text, failure.reason)
+        text = f"{self.redis} cannot be called: {_explain(failure)}, so this call was not sent"
+        raise overloaded(text, self._session_id, failure.reason)
+
+    def _tries(self) -> str:
+        return f"tried {self._sent_count} times"
 
     def _unavailable(self, text: str, reason: str) -> StoreUnavailable:
         text += possibly_made(self.may_be_done)

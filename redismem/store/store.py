@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redismem.context.info import Health
-from redismem.errors import CorruptSession, StoreUnavailable
+from redismem.errors import CorruptSession, Overloaded, StoreUnavailable
 from redismem.events import Op, facts
 from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.call import Call
@@ -31,8 +31,10 @@ from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.gate import Gate
 from redismem.store.hook import Hook
 from redismem.store.layer import Layer, LivePart
+from redismem.store.overload import RETRIES_COUNT, RetryBudget, fail, refusal
 from redismem.store.retries import Retries, Unsettled, redis_at
 from redismem.store.side_work import SideWork
+from redismem.transport.admission import behind
 from redismem.transport.base import CLOSED, Transport, place_of
 from redismem.transport.replicas import Wanted
 
@@ -83,7 +85,7 @@ class Store:
         """The reasons why reads have left out blocks: one for each missing dictionary and each unreadable block."""
         self.reload_after_s = -math.inf
         """The monotonic time before which dictionaries are not reloaded."""
-        self._patience_s = settings.deadline_s
+        self._patience_s, self._budget = settings.deadline_s, RetryBudget()
         self._gate, self.side_work = Gate(blocks=transport.blocks), SideWork(blocks=transport.blocks)
         self._apart, self._unsettled = ReadsApart(self._transmit, settings.deadline_s), Unsettled()
 
@@ -139,9 +141,19 @@ class Store:
 
     def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> Coroutine[Any, Any, T]:
         """Return the value of a call as `send` does, but through the fallback and with an event for the hook."""
-        send = self.send if self.fallback is None else self.fallback.run
-        value = send(call, quarantine=quarantine, begun_s=begun_s)
+        if behind and (refused := refusal(call.op.patience, place_of(self.transport, call.commands), call.session_id)):
+            value = fail(refused)
+        else:
+            send = self.send if self.fallback is None else self.fallback.run
+            value = send(call, quarantine=quarantine, begun_s=begun_s)
         return value if self.hook is None else self.hook.run(value, call)
+
+    def admit(self, op: Op, session_id: str) -> None:
+        """Refuse a call before it is encoded, if this process could not make it in time. Raises Overloaded."""
+        if behind and (refused := refusal(op.patience, self.transport.place, session_id)):
+            if self.hook is not None:
+                self.hook.tell(op, Overloaded.__name__, monotonic(), session_id, None)
+            raise refused
 
     async def send(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
         """Send a call until Redis answers, and return its value.
@@ -183,6 +195,8 @@ class Store:
             try:
                 value = call.finish(await self._transmit(call, timeout_s))
                 breaker.answered_s = begun_s
+                if self._budget.left < RETRIES_COUNT:
+                    self._budget.earn()
                 return value
             except (ServerError, ConnectionLost, asyncio.CancelledError) as failure:
                 return await self._retry(call, failure, begun_s)
@@ -304,10 +318,11 @@ class Store:
         """Wait for earlier appends and edits of the session, and return this one's number. Raises StoreUnavailable."""
         left_s = self.settings.deadline_s - (monotonic() - begun_s)
         number = await self._gate.wait(call.session_id, left_s, is_alone=call.op is Op.CLEAR)
-        if number and breaker.is_closed:
+        if number and breaker.is_closed and monotonic() - begun_s < self.settings.deadline_s:
             return number
         if number:
             self._gate.end(call.session_id, number)
+        if not breaker.is_closed:
             raise self.availability.away_error(breaker, call.session_id)
         redis = redis_at(place_of(self.transport, call.commands))
         text = f"{redis} did not answer earlier changes of the session in time, so this one was not sent"
@@ -321,8 +336,9 @@ class Store:
             raise failure
         self._gate.resend(call.session_id)
         left_s = self.settings.deadline_s - (monotonic() - begun_s)
-        place = place_of(self.transport, call.commands)
-        retries = Retries(call.session_id, left_s, self.availability.reply_timeout_s, place=place)
+        retries = Retries(call.session_id, left_s, self.availability.reply_timeout_s)
+        retries.redis = redis_at(place_of(self.transport, call.commands))
+        retries.budget = self._budget if call.op.patience else None
         try:
             return await self._resend(call, failure, retries, begun_s)
         except BaseException:
@@ -334,34 +350,38 @@ class Store:
         self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float
     ) -> T:
         while True:
-            await self.transport.sleep(self._pause_s(call, failure, retries, begun_s))
+            timeout_s = await self._wait_to_resend(call, failure, retries, begun_s)
             breaker = self.availability.breaker_of(call)
             self._raise_if_away(breaker, call, retries)
             call = self._apart.divide(call.again(), failure)
             try:
-                value = call.finish(await self._transmit(call, retries.timeout_s()))
+                value = call.finish(await self._transmit(call, timeout_s))
                 breaker.answered_s = begun_s
                 return value
             except (ServerError, ConnectionLost) as another:
                 failure = another
 
-    def _pause_s(self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float) -> float:
-        """Return the seconds until the next attempt. May open the breaker.
+    async def _wait_to_resend(
+        self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float
+    ) -> float:
+        """Wait until the next attempt, and return its timeout in seconds. May open the breaker.
 
-        Raises the errors of `Retries.pause_s`, and StoreUnavailable if Redis counts as down.
+        Raises the errors of `Retries`, and StoreUnavailable if Redis counts as down.
         """
         retries.note(failure)
         if isinstance(failure, ServerError):
             self.availability.breaker_of(call).answered_s = begun_s
             refused_for_now = call.needs_new_sending(failure) or must_divide(call, failure)
-            return 0.0 if refused_for_now else retries.pause_s(failure)
+            await self.transport.sleep(0.0 if refused_for_now else retries.pause_s(failure))
+            return retries.timeout_s()
         if monotonic() - begun_s >= self._patience_s * _PATIENCE:
             self.availability.note_unanswered(begun_s, failure)
         availability = self.availability
         at_fault = availability.breaker_at_fault(failure) if call.is_independent else availability.breaker_of(call)
         self._raise_if_away(at_fault, call, retries)
         try:
-            return retries.pause_s(failure)
+            await self.transport.sleep(retries.pause_s(failure))
+            return retries.timeout_s()
         except StoreUnavailable:
             self.availability.note_unanswered(begun_s, failure)
             raise

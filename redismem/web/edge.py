@@ -9,6 +9,8 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
+from redismem.events import NEW_WORK, PAID_FOR
+from redismem.store.overload import is_overloaded, refusal
 from redismem.web.access import Caller, needed_scope
 from redismem.web.api.appends import KEY, append_messages, is_append
 from redismem.web.http.deadlines import Deadlines
@@ -42,6 +44,7 @@ _ONCE = frozenset(
 )
 _OWN_HOSTS = frozenset(["localhost", "127.0.0.1", "::1"])
 _ALLOWED = b"authorization, content-type, idempotency-key, if-match, last-event-id, prefer"
+_NEVER_REFUSED = ("/stop", "/clear", "/forget")
 _EXPOSED = b"etag, location, retry-after, turn-id"
 
 
@@ -105,6 +108,7 @@ class Edge:
             raise Problem("not_allowed", f"this needs the scope {scope_needed}")
         if service.stopping.is_set() and path != "/metrics":
             raise Problem("stopping")
+        _check_load(method, path, scope["query_string"], scope_needed)
         scope[CALLER] = caller
         with self._deadlines.begin(begun_s) as deadline:
             if service.limits.rate_per_s is not None:
@@ -170,6 +174,19 @@ class Edge:
             return
         if origin.decode("latin-1") != f"http://{host}":
             raise Problem("not_allowed", "without keys this server refuses pages of other origins")
+
+
+def _check_load(method: str, path: str, query: bytes, scope_needed: str) -> None:
+    """Refuse a request that this server could not answer in time. Raises Overloaded.
+
+    A request that stops or removes something is never refused, nor one of an operator.
+    """
+    if not is_overloaded():
+        return
+    if method != "DELETE" and scope_needed != "admin" and not path.endswith(_NEVER_REFUSED):
+        is_reply = method == "POST" and is_append(path) and b"read=true" not in query
+        if refused := refusal(PAID_FOR if is_reply else NEW_WORK):
+            raise refused
 
 
 def check_repeated(headers: Iterable[tuple[bytes, bytes]]) -> None:

@@ -18,6 +18,7 @@ from support.alert_rules import RULES, Alerts, evaluate, parse_scrape
 from support.checks import until
 from support.clock import Clock
 from support.http_service import serve_memory
+from support.overloads import refusing
 from support.redis_server import RedisServer
 from support.stores import PATIENCE, short_deadlines
 
@@ -100,6 +101,7 @@ async def test_each_alert_fires_for_its_cause_and_none_on_a_healthy_system(watch
         "many_sessions": {"RedismemNearSessionLimit"},
         "keys_are_evicted": {"RedismemWrongPolicy"},
         "redis_is_away": {"RedismemDegraded", "RedismemFindingFailed"},
+        "calls_are_refused": {"RedismemOverloaded"},
         "no_scrape": {"RedismemDown"},
         "one_worker_is_gone": {"RedismemOneWorker"},
         "both_workers_are_gone": {"RedismemNoWorker"},
@@ -168,6 +170,11 @@ async def answers(memory: Memory) -> bool:
         return False
 
 
+async def calls_are_refused(watched: Watched) -> set[str]:
+    with refusing(asyncio.get_running_loop()):
+        return await watched.scrape(2)
+
+
 async def no_scrape(watched: Watched) -> set[str]:
     return await watched.scrape(2, is_up=False)
 
@@ -195,7 +202,7 @@ async def all_targets_are_gone(watched: Watched) -> set[str]:
 
 CAUSES = (
     *(nobody_ticks, summaries_are_late, a_session_dies, many_sessions),
-    *(keys_are_evicted, redis_is_away, no_scrape),
+    *(keys_are_evicted, redis_is_away, calls_are_refused, no_scrape),
     *(one_worker_is_gone, both_workers_are_gone, all_targets_are_gone),
 )
 

@@ -24,6 +24,7 @@ from redismem.protocol.call import Command, Subject
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
+from redismem.transport.admission import Admission, Reason
 from redismem.transport.base import reason_of
 from redismem.transport.lane.alarm import Alarm
 from redismem.transport.lane.attempts import Attempts
@@ -67,6 +68,7 @@ class Lane:
         self._stall_s, self._connect_s = stall_s, max(stall_s, connect_s)
         self._max_calls_count, self._max_bytes = max_calls_count, max_bytes
         self._is_closed = False
+        self._admission = Admission(self.place, stall_s)
         self._forget_end: Callable[[], None] = lambda: None
         self.reset()
         forks.reset_after_fork(self)
@@ -79,6 +81,8 @@ class Lane:
         self._start_over()
 
     def _start_over(self) -> None:
+        self._admission.end()
+        self._admission = Admission(self.place, self._stall_s)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._confirming: Confirming | None = None
         self._large = LargeCalls()
@@ -244,11 +248,13 @@ class Lane:
         large = self._large
         lane = self._lane_of(call) if len(content) > LARGE_BYTES or large.windows or large.pending else self
         connection = lane._connection
+        if connection is not None and connection.sent and not lane._admission.is_marked:
+            lane._admission.mark(loop, connection)
         if connection is not None and not lane._line and (not connection.sent or lane._has_room(connection, call)):
             connection.send(call, now)
         elif len(lane._line) >= _LINE_COUNT:
             crowd = f"{len(lane._line)} calls of this process are already waiting for it"
-            raise ConnectionLost("TooManyCalls", sent=False, text=crowd, lasts=True, crowded=True)
+            raise ConnectionLost(Reason.CROWD, sent=False, text=crowd, lasts=True, crowded=True)
         else:
             lane._line.append(call)
             lane._want_connection()
@@ -292,14 +298,17 @@ class Lane:
         return is_free or not connection.sent
 
     def _admit(self) -> None:
-        """Send calls from the head of the line, as long as there is room."""
+        """Send calls from the head of the line, as long as there is room. Late ones end without being sent."""
         connection, line = self._connection, self._line
         if not line or connection is None or self._loop is None:
             return
-        while line and (line[0].future.done() or self._has_room(connection, line[0])):
+        now = self._loop.time()
+        while line and (line[0].future.done() or line[0].deadline <= now or self._has_room(connection, line[0])):
             call = line.popleft()
-            if not call.future.done():
-                connection.send(call, self._loop.time())
+            if call.deadline <= now:
+                end_late([call], now, connection.answered_at, "TimeoutError", sent=False)
+            elif not call.future.done():
+                connection.send(call, now)
 
     def _forget(self, connection: Connection) -> None:
         """Drop a lost connection, and connect again if calls wait."""

@@ -19,6 +19,7 @@ from redismem.errors import (
     ItemNotFound,
     NotAllowed,
     NotInWindow,
+    Overloaded,
     OwnerMismatch,
     RedismemError,
     SessionExists,
@@ -79,6 +80,7 @@ _ERRORS: tuple[tuple[type[RedismemError], str], ...] = (
     (InvalidTransition, "invalid"),
     (InvalidMessage, "invalid"),
     (InvalidState, "invalid"),
+    (Overloaded, "overloaded"),
     (StoreUnavailable, "store_unavailable"),
     (Unconfirmed, "unconfirmed"),
     (ForgetIncomplete, "forget_incomplete"),
@@ -140,11 +142,16 @@ def to_problem(error: Exception) -> Problem:
         if isinstance(error, kind):
             # `error.text` has no session id. Details of the store or the server are not for callers.
             detail = "" if isinstance(error, StoreUnavailable | NotAllowed | ForgetIncomplete) else error.text
-            retry_after_s = error.left_ms / 1000 if isinstance(error, TurnBusy) else None
-            return Problem(code, detail, retry_after_s=retry_after_s, **_members_of(error))
+            return Problem(code, detail, retry_after_s=_retry_after_s(error), **_members_of(error))
     if isinstance(error, TimeoutError):
         return Problem("too_late")
     return Problem("internal")
+
+
+def _retry_after_s(error: RedismemError) -> float | None:
+    if isinstance(error, Overloaded):
+        return error.retry_after_s
+    return error.left_ms / 1000 if isinstance(error, TurnBusy) else None
 
 
 def may_be_done(error: Exception) -> bool:

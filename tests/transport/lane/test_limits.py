@@ -221,3 +221,20 @@ async def test_a_late_call_among_answered_ones_does_not_blame_the_server() -> No
         failure = late.future.exception()
         assert isinstance(failure, ConnectionLost)
         assert (failure.reason, failure.sent, failure.crowded) == ("TimeoutError", True, crowded)
+
+
+async def test_a_call_whose_deadline_passed_in_line_is_not_sent(namespace: str) -> None:
+    async with SilentServer() as server, lane_to(server.port, max_calls_count=1) as lane:
+        first = asyncio.ensure_future(lane.run([("ECHO", "a")], 60))
+        await until(lambda: server.received.endswith(b"a\r\n"))
+        late, next_one = (asyncio.ensure_future(lane.run([("ECHO", text)], 60)) for text in ("late", "next"))
+        await asyncio.sleep(0)
+        lane._line[0].deadline = 0.0  # the process was too busy to notice
+        server.say(b"$1\r\na\r\n")
+        with pytest.raises(ConnectionLost) as lost:
+            await late
+        assert (lost.value.sent, lost.value.crowded) == (False, True)
+        await until(lambda: server.received.endswith(b"next\r\n"))
+        server.say(b"$1\r\nb\r\n")
+        assert [await first, await next_one] == [[b"a"], [b"b"]]
+        assert b"late" not in server.received
