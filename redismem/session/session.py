@@ -147,7 +147,6 @@ class Session:
                 was made, but the other processes do not see it.
             InvalidSettings: There are no replicas that could acknowledge it.
         """
-        self._store.admit(Op.APPEND, self.id)
         receipt = await self._store.run(self._calls.append(messages, options), quarantine=True)
         if self._calls.is_heavy:
             self._start_moving_bodies()
@@ -210,7 +209,8 @@ class Session:
             return context
         if recall_scope != "session":
             check_scope(recall_scope, self._calls.session_owner, self.id, has_budget=recall is not None)
-        self._store.admit(Op.APPEND_AND_READ, self.id)
+        if self._store.behind:  # a call costs less if it is refused before it is encoded
+            self._store.admit(Op.APPEND_AND_READ, self.id)
         call = self._calls.append_and_read(messages, options)
         if recall is None:
             context = await self._store.run(call, quarantine=True)

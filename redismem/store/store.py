@@ -68,7 +68,7 @@ class Store:
         Raises:
             InvalidSessionId: The namespace is not valid.
         """
-        self.transport, self.settings = transport, settings
+        self.transport, self.settings, self.behind = transport, settings, behind
         self.keys = Keys(namespace, settings.shards)
         self.clock, self.hook, self.sender = clock, hook, Sender()
         reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
@@ -150,7 +150,7 @@ class Store:
 
     def admit(self, op: Op, session_id: str) -> None:
         """Refuse a call before it is encoded, if this process could not make it in time. Raises Overloaded."""
-        if behind and (refused := refusal(op.patience, self.transport.place, session_id)):
+        if refused := refusal(op.patience, self.transport.place, session_id):
             if self.hook is not None:
                 self.hook.tell(op, Overloaded.__name__, monotonic(), session_id, None)
             raise refused
