@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from uuid import UUID
 
 from redismem.protocol.record.changes import Change
@@ -17,6 +18,8 @@ from redismem.protocol.record.reads import Found
 from redismem.record.record import Record
 
 _TimeOf = Callable[[bytes], int | None]
+_GRAPH = b"\0"
+"""The namespace of the graph itself, with its NUL."""
 _REVISION, _DELTA = b"v", b"d"
 """Fields of a thread of LangGraph: its revision, and the mark of a DeltaChannel, whose ancestors all stay."""
 _PAGE_COUNT = 500
@@ -30,20 +33,24 @@ _MAF_EPOCH_MS = (datetime.fromtimestamp(0, UTC) - datetime(1, 1, 1, tzinfo=UTC))
 async def trim_langgraph(record: Record, keep_last: int | None, before_ms: int | None) -> int:
     """Remove old checkpoints of each namespace of a thread, with their writes and values; return their number.
 
-    The newest checkpoint of a namespace stays, with its interrupts. So does all of a thread with a DeltaChannel.
+    The newest checkpoint of a namespace stays, with its interrupts, and so do those that its tasks have written. All
+    stays of a thread with a DeltaChannel.
     """
     [revision, delta] = await record.get(_REVISION, _DELTA)
     if revision is None or delta is not None:
         return 0
     heads = {found.member: Head.decode(found.value or b"") async for found in _pages(record, b"c:")}
     gone = dict[bytes, Head]()
-    for namespace, members in _group(heads).items():
-        old = _choose(members, keep_last, before_ms, lambda member: _time_of(member.rpartition(b"\0")[2]))
-        gone |= {member: heads[member] for member in old}
-        if old:
-            oldest = members[len(old)].rpartition(b"\0")[2]
+    groups = _group(heads)
+    oldest_of = partial(_oldest, keep_last=keep_last, before_ms=before_ms)
+    first_of_graph = oldest_of(groups[_GRAPH]) if _GRAPH in groups else b""
+    for namespace, members in groups.items():
+        # A subgraph without a checkpointer of its own has a namespace per task: with a colon, and gone with its parent.
+        first = max(oldest_of(members), first_of_graph if b":" in namespace else b"")
+        if old := [member for member in members if _id_of(member) < first]:
+            gone |= {member: heads[member] for member in old}
             # Also what an earlier round has left.
-            await record.drop(b"w:" + namespace, before=b"w:" + namespace + oldest)
+            await record.drop(b"w:" + namespace, before=b"w:" + namespace + first)
     if not gone:
         return 0
     kept = {name for member, head in heads.items() if member not in gone for name in head.names}
@@ -92,6 +99,16 @@ def _choose(members: Sequence[bytes], keep_last: int | None, before_ms: int | No
         while count < len(older) and (at_ms := time_of(older[count])) is not None and at_ms < before_ms:
             count += 1
     return older[:count]
+
+
+def _oldest(members: Sequence[bytes], *, keep_last: int | None, before_ms: int | None) -> bytes:
+    """Return the id of the oldest checkpoint of a namespace that stays."""
+    old = _choose(members, keep_last, before_ms, lambda member: _time_of(_id_of(member)))
+    return _id_of(members[len(old)])
+
+
+def _id_of(member: bytes) -> bytes:
+    return member.rpartition(b"\0")[2]
 
 
 def _group(members: Iterable[bytes]) -> Mapping[bytes, list[bytes]]:

@@ -54,7 +54,7 @@ async def memory(redis_server: RedisServer, namespace: str) -> AsyncIterator[Mem
         yield memory
 
 
-def build(saver: RedismemSaver, schema: Any = State, *, asks: bool = False) -> Any:
+def build(saver: RedismemSaver | None, schema: Any = State, *, asks: bool = False) -> Any:
     builder = StateGraph(schema)
     builder.add_node("one", lambda state: {"words": [f"one {len(state['words'])}"]})
     builder.add_node("two", lambda _: {"words": [interrupt("which?") if asks else "two"]})
@@ -120,6 +120,22 @@ async def test_an_age_leaves_the_newest_checkpoint_and_no_delta_channel_is_cut(m
     await Eviction(memory.store).sweep()
     assert await ids_of(saver) == ids
     assert (await delta.aget_state(THREAD)).values == state
+
+
+async def test_a_subgraph_goes_with_the_checkpoint_that_began_it_and_an_interrupt_in_it_stays(memory: Memory) -> None:
+    saver = RedismemSaver(memory, keep_last=2)
+    inner = build(None, asks=True)
+    graph = StateGraph(State).add_node("inner", inner).add_edge(START, "inner").compile(checkpointer=saver)
+    for turn in range(4):
+        await graph.ainvoke({"words": [f"question {turn}"], "note": ""}, THREAD)
+        await Eviction(memory.store).sweep()
+        done = await graph.ainvoke(Command(resume=f"answer {turn}"), THREAD)
+        assert done["words"][-1] == f"answer {turn}"
+    await Eviction(memory.store).sweep()
+    members = [member[2:].split(b"\0")[0] for member in await members_of(memory) if member[:2] in (b"c:", b"w:")]
+    namespaces = set(members)
+    assert len(namespaces) == 2, "the graph, and the subgraph of its last turn"
+    assert b"" in namespaces
 
 
 async def until_older(memory: Memory) -> None:
