@@ -7,10 +7,18 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote
 
 from redismem import InvalidMessage, InvalidSessionId, Memory, RecordConflict
-from redismem.adapters.sessions import Closes, Opened, check_owner, decode_in_slices, read_or_begin, resolve_owner
+from redismem.adapters.sessions import (
+    Closes,
+    Opened,
+    check_owner,
+    decode_in_slices,
+    quote_part,
+    read_or_begin,
+    resolve_owner,
+    unquote_part,
+)
 from redismem.record import Change, Found, Record, Retention
 from redismem.settings.extras import from_extra
 
@@ -191,7 +199,7 @@ class SessionStore(Closes, theirs.SessionStore):
         """
         record = self._open({"project_key": key["project_key"], "session_id": key["session_id"]})
         names = [found.member[len(_STATE) :] async for found in _pages(record, _STATE)]
-        return [_unquote(name.decode()) for name in names if name]
+        return [unquote_part(name.decode()) for name in names if name]
 
     async def _rows(self, project_key: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield the id and the state of each session of a project."""
@@ -200,7 +208,7 @@ class SessionStore(Closes, theirs.SessionStore):
         while True:
             page = await self._opened.memory.records(beginning, _PAGE_COUNT, cursor, fields=(_STATE,))
             for entry in page.records:
-                session_id = _unquote(entry.id[len(beginning) :])
+                session_id = unquote_part(entry.id[len(beginning) :])
                 key: SessionKey = {"project_key": project_key, "session_id": session_id}
                 is_its_own = resolve_owner(self._owner, key) in (None, entry.owner)
                 if is_its_own and (state := entry.values[0]) is not None:
@@ -307,8 +315,4 @@ def _name(key: SessionKey) -> bytes:
 def _quote(part: str) -> str:
     if not isinstance(part, str) or not part.strip():
         raise InvalidSessionId("a part of the key is empty or not a string: name a project and a session")
-    return quote(part, "", errors="surrogatepass")
-
-
-def _unquote(part: str) -> str:
-    return unquote(part, errors="surrogatepass")
+    return quote_part(part)

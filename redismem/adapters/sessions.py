@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self, TypeVar
+from urllib.parse import quote, unquote
 
 from redismem import (
     Conflict,
@@ -73,6 +74,22 @@ def join_id(prefix: str, session_id: str, source: str | None = None) -> str:
         raise InvalidSessionId("the session id is empty or not a string: give each conversation an id of its own")
     escaped = escape_id(session_id) + ("" if source is None else f"%2F{escape_id(source)}")
     return f"{prefix}:{escaped}" if prefix else escaped
+
+
+def quote_part(part: str) -> str:
+    """Return a part of an id whose parts are joined by slashes. `unquote_part` reverses it.
+
+    Raises:
+        InvalidSessionId: The part is not a string.
+    """
+    if not isinstance(part, str):
+        raise InvalidSessionId(f"names of apps, projects, users and sessions are strings, not {type(part).__name__}")
+    return quote(part, "", errors="surrogatepass")
+
+
+def unquote_part(part: str) -> str:
+    """Return the part that `quote_part` has quoted."""
+    return unquote(part, errors="surrogatepass")
 
 
 def split_id(prefix: str, joined: str) -> str | None:

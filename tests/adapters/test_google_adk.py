@@ -233,8 +233,9 @@ async def test_an_outage_is_an_error_and_leaves_the_session_of_the_caller_as_it_
 
 async def test_invalid_arguments_are_refused(memory: Memory) -> None:
     service = SessionService(memory=memory)
-    with pytest.raises(InvalidSessionId):
-        await service.create_session(app_name="shop", user_id="")
+    for user_id in ("", None, 5):
+        with pytest.raises(InvalidSessionId):
+            await service.create_session(app_name="shop", user_id=user_id)  # type: ignore[arg-type]
     for options, error in (({"ttl": 0}, InvalidRecord), ({"key_prefix": None}, InvalidSessionId)):
         with pytest.raises(error):
             SessionService(memory=memory, **options)

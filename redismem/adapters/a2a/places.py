@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Any, Self
-from urllib.parse import quote, unquote
 
 from redismem import InvalidSessionId, Memory
-from redismem.adapters.sessions import Opened
+from redismem.adapters.sessions import Opened, quote_part, unquote_part
 from redismem.record import Record, RecordEntry
 from redismem.settings.extras import from_extra
 
@@ -89,12 +88,12 @@ class Places(Opened):
         beginning = f"{self._prefix}:"
         async for entry in self._entries(beginning, owner or None):
             task_id, _, its_owner = entry.id[len(beginning) :].partition("/")
-            if _unquote(its_owner) == owner and "/" not in its_owner and task_id:
+            if unquote_part(its_owner) == owner and "/" not in its_owner and task_id:
                 yield entry
 
     async def entries_of(self, task_id: str, *, push: bool) -> list[RecordEntry]:
         """Return the records of a task, or of its push notification configs, of all owners."""
-        beginning = f"{self._prefix}{'-push' if push else ''}:{_quote(task_id)}/"
+        beginning = f"{self._prefix}{'-push' if push else ''}:{quote_part(task_id)}/"
         return [entry async for entry in self._entries(beginning, None)]
 
     async def _entries(self, beginning: str, owner: str | None) -> AsyncIterator[RecordEntry]:
@@ -110,13 +109,5 @@ class Places(Opened):
     def _record(self, prefix: str, task_id: str, owner: str) -> Record:
         if not task_id:
             raise InvalidSessionId("a task has no id, so all such tasks would be one")
-        record_id = f"{prefix}:{_quote(task_id)}/{_quote(owner)}"
+        record_id = f"{prefix}:{quote_part(task_id)}/{quote_part(owner)}"
         return self.memory.record(record_id, owner=owner or None, ttl_s=self._ttl_s)
-
-
-def _quote(part: str) -> str:
-    return quote(part, "")
-
-
-def _unquote(part: str) -> str:
-    return unquote(part)

@@ -8,7 +8,6 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
 from google.adk.events.event import Event
 from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
@@ -17,7 +16,7 @@ from google.adk.sessions.session import Session as AdkSession
 from google.genai import types
 
 from redismem import Conflict, InvalidSessionId, Memory, Message, NotInWindow, Session, SessionNotFound
-from redismem.adapters.sessions import Closes, Opened, in_order, make_policy, read_or_begin
+from redismem.adapters.sessions import Closes, Opened, in_order, make_policy, quote_part, read_or_begin
 from redismem.text.stems import stems
 
 _BATCH_COUNT = 500
@@ -220,7 +219,7 @@ class MemoryService(Closes, BaseMemoryService):
                 continue
 
     def _id(self, *names: str) -> str:
-        return self._prefix + "/".join(quote(name, "", errors="surrogatepass") for name in names)
+        return self._prefix + "/".join(quote_part(name) for name in names)
 
     def _open(self, app_name: str, user_id: str, session_id: str) -> Session:
         id = self._id(app_name, user_id, session_id)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from urllib.parse import quote, unquote
 
-from redismem.adapters.sessions import Opened
+from redismem.adapters.sessions import Opened, quote_part, unquote_part
 from redismem.record import Record, Retention
 
 _PAGE_COUNT = 1_000
@@ -46,14 +45,10 @@ class Places:
         while True:
             page = await self.opened.memory.records(beginning, _PAGE_COUNT, cursor)
             parts = [entry.id.removeprefix(self.prefix).split("/") for entry in page.records]
-            yield [(_unquote(each[1]), _unquote(each[2])) for each in parts if len(each) == 3]
+            yield [(unquote_part(each[1]), unquote_part(each[2])) for each in parts if len(each) == 3]
             cursor = page.cursor
             if cursor is None:
                 return
 
     def _id(self, *names: str) -> str:
-        return self.prefix + "/".join(quote(name, "", errors="surrogatepass") for name in names)
-
-
-def _unquote(text: str) -> str:
-    return unquote(text, errors="surrogatepass")
+        return self.prefix + "/".join(quote_part(name) for name in names)
