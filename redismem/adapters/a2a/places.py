@@ -10,7 +10,7 @@ from redismem.adapters.sessions import Opened, quote_part, unquote_part
 from redismem.record import Record, RecordEntry
 from redismem.settings.extras import from_extra
 
-with from_extra("a2a", __name__):
+with from_extra("a2a", "redismem.adapters.a2a"):
     from a2a.server.context import ServerCallContext
     from a2a.server.owner_resolver import OwnerResolver, resolve_user_scope
 
