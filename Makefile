@@ -22,7 +22,8 @@ FLOORS_TESTS := tests/adapters tests/mcp tests/settings/test_extras.py tests/mem
 # Two files need channels of a langgraph that wants a newer langchain-core. Old packages warn of themselves.
 FLOORS_OPTIONS := -W ignore::DeprecationWarning \
   --ignore tests/adapters/test_langgraph_beside.py --ignore tests/adapters/test_langgraph_upkeep.py
-# Most tests wait for something: four processes keep two cores busy. Each collects all tests, so more than eight do not pay.
+# Most tests wait for something: four processes keep two cores busy. The tests of the page run in one of them, so more than
+# eight do not pay.
 CORES = $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 TEST_PROCESSES ?= $(shell echo $$(( $(CORES) < 4 ? 2 * $(CORES) : 8 )))
 # What the outages are of.
@@ -81,7 +82,7 @@ types: $(READY) ## mypy, strict
 
 unit: $(READY) have-redis have-chromium ## the tests alone: make unit ARGS="tests/protocol/test_keys.py -x"
 	@echo '==> pytest'
-	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist each $(ARGS)
 
 quick: $(READY) have-redis ## the tests that need no process, browser or node of their own, while you work on the package
 	@QUICK=1 $(BIN)/python -m pytest -n 2 $(ARGS)
@@ -113,7 +114,7 @@ apart: $(READY) have-redis ## the tests of frameworks that need an environment o
 	done
 
 coverage: $(READY) have-redis have-chromium ## the tests, and how much of the package they reach; fails under what pyproject.toml asks for
-	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --cov --cov-report=term:skip-covered $(ARGS)
+	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist each --cov --cov-report=term:skip-covered $(ARGS)
 
 explore: $(READY) have-redis ## the properties, each with a thousand new examples; a failure prints what repeats it
 	@EXPLORE=1 PYTEST_TIMEOUT=600 $(BIN)/python -m pytest -n $(TEST_PROCESSES) -m hypothesis $(ARGS)

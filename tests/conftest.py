@@ -48,6 +48,9 @@ settings.load_profile("chosen")
 
 _numbers = itertools.count(1)
 _shared_servers: list[RedisServer] = []
+_shares = itertools.count()
+_ended: list[int] = []
+_collected: set[str] = set()
 
 # Collection creates thousands of permanent objects; garbage collection would take a third of the time.
 gc.disable()
@@ -64,21 +67,43 @@ def pytest_configure() -> None:
     os.environ.update(PATIENT)
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    return selection.is_not_quick(collection_path) or None
+@pytest.hookimpl(optionalhook=True)  # without xdist there are no processes
+def pytest_configure_node(node: Any) -> None:
+    """Share the tests out: with `--dist each`, each process runs all that it collects."""
+    if node.config.getvalue("dist") == "each":
+        node.workerinput["share"] = _ended.pop() if _ended else next(_shares)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Leave the share of a process that crashed to its successor."""
+    _ended.append(node.workerinput.get("share"))
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+    _collected.update(ids)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
+    result = yield
+    session.testscollected = len(_collected) or session.testscollected  # else those of one process, which may be none
+    return result
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    is_elsewhere = selection.is_of_another_process(collection_path, config)
+    return is_elsewhere or selection.is_not_quick(collection_path) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # A file that the command line names is collected by each process.
+    items[:] = [item for item in items if not selection.is_of_another_process(item.path, config)]
     left_out = [item for item in items if selection.is_left_out(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not selection.is_left_out(item)]
-    items.sort(key=selection.place_of)
-
-
-@pytest.hookimpl(optionalhook=True)  # without xdist there are no processes to choose from
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    return selection.FolderScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_finish() -> None:

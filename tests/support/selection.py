@@ -1,41 +1,41 @@
-"""The tests that a run leaves out, the tests that it starts first, and those that share a process."""
+"""The tests that a run leaves out, and the process of each test file."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import pytest
-from xdist.scheduler import LoadFileScheduling
 
 TESTS = Path(__file__).parents[1]
 EVERYTHING = "EVERYTHING" in os.environ
 
-LONGEST_FIRST = (
-    "web/page/test_page_access.py",
-    "web/page/test_page_faults.py",
-    "web/page/test_page_chat.py",
-    "web/page/test_page_support.py",
-    "web/page/test_page_project.py",
-    "workers/test_worker_processes.py",
-    "model_check/test_mutants.py",
-    "workers/test_outages.py",
-    "nodes/test_outages.py",
-    "nodes/test_parted.py",
-    "repository/test_benchmarks.py",
-    "project_model/test_models.py",
-    "workers/test_outage_processes.py",
-    "nodes/test_sentinel.py",
-    "store/test_outages.py",
-    "project_model/test_mutants.py",
-    "workers/test_eviction_properties.py",
-    "session/test_model.py",
-)
-"""Files that start first: started last, one of them would run alone at the end."""
+SECONDS: dict[tuple[str, ...], float] = {
+    ("web/page/",): 80,
+    ("adapters/", "examples/", "formats/", "mcp/"): 70,
+    ("live/", "nodes/", "transport/"): 45,
+    ("cli/test_app.py",): 5,
+    ("cli/test_serve.py",): 6,
+    ("cli/test_worker.py",): 5,
+    ("project/test_races.py",): 3,
+    ("recall/test_recall.py",): 3,
+    ("repository/test_advice.py",): 5,
+    ("repository/test_docs.py",): 4,
+    ("repository/test_lengths.py",): 3,
+    ("session/test_rewrite_race.py",): 3,
+    ("settings/test_extras.py",): 4,
+    ("store/test_not_allowed.py",): 4,
+    ("web/api/test_turns.py",): 3,
+    ("web/chat/test_chat.py",): 3,
+    ("workers/test_worker_processes.py",): 6,
+}
+"""Processor seconds of folders that share a browser, SDKs or a cluster, and of the slowest files."""
 
-IN_ONE_PROCESS = ("formats/", "repository/", "web/page/")
-"""Folders whose files run in one process: its browser, SDKs of providers or frameworks take seconds to load."""
+BYTES_PER_S = 11_000
+"""The length of other files, per second that they take."""
 
 ON_BOTH_STORES = (
     "blocking/",
@@ -94,23 +94,39 @@ NOT_QUICK = (
 """Folders and files that start processes or servers of their own, or wait for something: not for `make quick`."""
 
 
-assert all((TESTS / name).exists() for name in (*LONGEST_FIRST, *IN_ONE_PROCESS, *ON_BOTH_STORES, *NOT_QUICK)), (
-    "a file was renamed"
-)
+assert all((TESTS / name).exists() for name in (*chain(*SECONDS), *ON_BOTH_STORES, *NOT_QUICK)), "a file was renamed"
 
 
-def place_of(item: pytest.Item) -> int:
-    """Return the place in the order of the run."""
-    name = item.path.relative_to(TESTS).as_posix()
-    return LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST)
+@cache
+def shares(count: int) -> dict[str, int]:
+    """Return the process of each test file, of so many processes: the costliest first, each to the one with least.
+
+    So each process imports its own files alone. If tests were handed out as they run, each would import all of them.
+    """
+    files: dict[tuple[str, ...], list[str]] = {}
+    seconds = dict(SECONDS)
+    for path in TESTS.rglob("test_*.py"):
+        name = path.relative_to(TESTS).as_posix()
+        places = next((places for places in SECONDS if name.startswith(places)), (name,))
+        files.setdefault(places, []).append(name)
+        if places not in SECONDS:
+            seconds[places] = path.stat().st_size / BYTES_PER_S
+    loads = [0.0] * count
+    found = {}
+    for places in sorted(files, key=lambda places: (-seconds[places], places)):
+        process = loads.index(min(loads))
+        loads[process] += seconds[places]
+        found.update(dict.fromkeys(files[places], process))
+    return found
 
 
-class FolderScheduling(LoadFileScheduling):
-    """Hands out whole files, and all files of a folder in `IN_ONE_PROCESS` to one process."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        return next((folder for folder in IN_ONE_PROCESS if file.startswith(f"{TESTS.name}/{folder}")), file)
+def is_of_another_process(path: Path, config: pytest.Config) -> bool:
+    """True if the tests are shared out, with `--dist each`, and another process has this file."""
+    given = getattr(config, "workerinput", {})
+    if "share" not in given or not path.name.startswith("test_"):
+        return False
+    share: int = given["share"]
+    return share != shares(given["workercount"]).get(path.relative_to(TESTS).as_posix(), 0)
 
 
 def is_not_quick(path: Path) -> bool:

@@ -23,20 +23,20 @@ expect.set_options(timeout=60_000)
 PROMPT = {"role": "system", "content": "You sell kettles. Be brief, and be kind."}
 # JavaScript would round this number, and sort the keys before it.
 EXACT = {"role": "user", "content": "Which kettles?", "metadata": {"10": 1, "2": 12345678901234567890}}
-LONG_COUNT = 1_300
+LONG_COUNT = 300
 
 
 def numbered(first: int, count: int) -> list[dict[str, Any]]:
     roles = ("user", "assistant")
     return [
-        {"role": roles[number % 2], "content": f"{number}: the kettle is blue."}
+        {"role": roles[number % 2], "content": f"{number}: the kettle is {'very ' * 60}blue."}
         for number in range(first, first + count)
     ]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def long_session(redis_server: RedisServer, namespace: str) -> AsyncIterator[Session]:
-    """A session with a system prompt, a summary, and 1,300 messages after it."""
+    """A session with a system prompt, a summary, and 300 messages after it."""
     settings = Settings(deadline_s=60, reply_timeout_s=20)
     async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
         session = memory.session("long")
