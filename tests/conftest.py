@@ -30,13 +30,13 @@ from redismem.protocol.keys import Keys, SessionKeys
 from redismem.store import agreement
 
 # Properties may be slow, and may use fixtures that are shared by all examples.
-# Twenty fixed examples, so that a change does not fail for code that it did not touch; `make nightly` tries a hundred.
+# Twelve fixed examples, so that a change does not fail for code that it did not touch; `make nightly` tries a hundred.
 # `make explore` draws new ones, and more of them.
 ANY_MACHINE = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     derandomize=True,
-    max_examples=20,
+    max_examples=12,
 )
 PROFILES = {
     "EXPLORE": settings(ANY_MACHINE, derandomize=False, max_examples=1_000, print_blob=True),
@@ -50,7 +50,6 @@ _numbers = itertools.count(1)
 _shared_servers: list[RedisServer] = []
 _shares = itertools.count()
 _ended: list[int] = []
-_collected: set[str] = set()
 
 # Collection creates thousands of permanent objects; garbage collection would take a third of the time.
 gc.disable()
@@ -80,16 +79,9 @@ def pytest_testnodedown(node: Any) -> None:
     _ended.append(node.workerinput.get("share"))
 
 
-@pytest.hookimpl(optionalhook=True, tryfirst=True)
-def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
-    _collected.update(ids)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
-    result = yield
-    session.testscollected = len(_collected) or session.testscollected  # else those of one process, which may be none
-    return result
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return selection.EachItsShare(config, log) if config.getvalue("dist") == "each" else None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

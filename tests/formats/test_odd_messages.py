@@ -22,7 +22,14 @@ from support.views import PNG, Payload, anthropic, assistant, chat_call, chat_re
 from redismem import InvalidMessage, Memory
 
 
-@pytest.mark.parametrize("name", [*ODD_URLS, *(f"data: {name}" for name in ODD_DATA), *ODD_VALUES])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ODD_URLS),
+        *(f"data: {name}" for name in ODD_DATA),
+        *ODD_VALUES,
+    ],
+)
 async def test_an_odd_url_breaks_no_session(direct_memory: Memory, name: str) -> None:
     url = (ODD_URLS | {f"data: {name}": url for name, url in ODD_DATA.items()} | ODD_VALUES)[name]
     for part in parts_at(url):

@@ -19,7 +19,7 @@ from redismem.transport.nodes.slots import slot_of
 from redismem.transport.subscriptions.subscriptions import Subscriptions
 
 NODE_TIMEOUT_MS = 60_000
-NIGHTLY = [pytest.param(how, marks=pytest.mark.nightly) for how in ("hand over", "stop_process")]
+NIGHTLY = [pytest.param(how, marks=pytest.mark.nightly) for how in ("cut off", "hand over", "stop_process")]
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ async def test_a_planned_failover_of_a_cluster_is_followed(heard: Heard, cluster
     await until(lambda: subscribers_count(node, handed) == 0)
 
 
-@pytest.mark.parametrize("how", ["kill", "cut off", *NIGHTLY])
+@pytest.mark.parametrize("how", ["kill", *NIGHTLY])
 async def test_the_new_primary_of_sentinels_is_followed(how: str, sentinels: SentinelServers) -> None:
     hearer, was = Hearer(), sentinels.primary
     async with subscribed(sentinels.url) as (subscriptions, transport):

@@ -10,6 +10,7 @@ import ast
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -68,9 +69,9 @@ def printed(path: Path) -> Iterator[str]:
     """Yield the command lines in the strings that a file prints. A value in a string stands as NAME."""
     tree = ast.parse(path.read_text())
     left_out = docstrings(tree)
-    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    left_out |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
-        if id(node) in left_out | inner:
+        if id(node) in left_out:
             continue
         match node:
             case ast.Constant(value=str(text)):
@@ -83,6 +84,7 @@ def printed(path: Path) -> Iterator[str]:
         yield from BARE.findall(text)
 
 
+@cache
 def refusal(line: str, *, complete: bool) -> str | None:
     """Return why the command line does not run; `None` if it does. One that is not complete may be a name alone."""
     words = shlex.split(END.split(line)[0])

@@ -200,6 +200,7 @@ def transcripts(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.nightly
 def test_memory_weighs_a_file(transcripts: Path) -> None:
     found = json.loads(run("benchmarks.memory", "--json", "--file", str(transcripts)))
     user, assistant = f'{{"role":"user","content":"{SAID}"}}', '{"role":"assistant","content":null,'
@@ -284,6 +285,7 @@ def test_compare_says_slower_when_chance_would_hardly_say_it(
     assert verdict(figure, [1.1] * higher_count + [0.9] * (rounds - higher_count)) == said
 
 
+@pytest.mark.nightly
 def test_compare_refuses_what_is_no_checkout(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.compare", str(tmp_path)]
     refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)

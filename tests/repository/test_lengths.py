@@ -47,12 +47,21 @@ def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return lines
 
 
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield all functions. Expressions, which hold none, are most of a tree."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from functions(node)
+    if isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef):
+        yield tree
+
+
 def check_functions(root: Path) -> list[str]:
     return [
         f"{path.relative_to(root)}: {node.name} has {lines_of(node)} lines, {FUNCTION_LINES} are allowed"
         for path in sources(root)
-        for node in ast.walk(ast.parse(path.read_text(), str(path)))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and lines_of(node) > FUNCTION_LINES
+        for node in functions(ast.parse(path.read_text(), str(path)))
+        if lines_of(node) > FUNCTION_LINES
     ]
 
 

@@ -102,6 +102,7 @@ def test_the_wheel_carries_every_script_and_the_type_marker(built: Any) -> None:
         assert {name.split("/")[0] for name in archive.namelist()} == {"redismem", "redismem-0.1.0.dist-info"}
 
 
+@pytest.mark.nightly
 def test_the_sdist_builds_the_same_wheel(built: Any, folder: Any) -> None:
     (folder / "sdist").mkdir()
     run("tar", "-xzf", built[1], cwd=folder / "sdist")

@@ -43,6 +43,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "results.json"
 
 
+@pytest.mark.nightly
 def test_lane_gives_its_ratios_to_a_blast_and_to_one_get(file: Path) -> None:
     printed = run("benchmarks.lane", "--quick", "--json", str(file))
     assert re.search(r"^lane / blast: x \d\.\d\d; limit: at least x 0\.85", printed, re.MULTILINE)

@@ -95,6 +95,7 @@ def test_ways_gives_the_figures_of_each_way_by_budget() -> None:
             assert re.search(rf"^{way}, {budget} +{FIGURE}(?: +[\d,]+){{3}} +0$", printed, re.MULTILINE)
 
 
+@pytest.mark.nightly
 def test_pipelines_gives_the_price_of_each_that_is_published() -> None:
     printed = run("benchmarks.pipelines")
     row = r" +([\d,]+)(?: +[\d,]+){3} +\$(\d+\.\d\d) +\$(\d+\.\d\d)$"

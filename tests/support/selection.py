@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import EachScheduling
 
 TESTS = Path(__file__).parents[1]
 EVERYTHING = "EVERYTHING" in os.environ
@@ -21,7 +22,6 @@ SECONDS: dict[tuple[str, ...], float] = {
     ("cli/test_serve.py",): 6,
     ("cli/test_worker.py",): 5,
     ("project/test_races.py",): 3,
-    ("recall/test_recall.py",): 3,
     ("repository/test_advice.py",): 5,
     ("repository/test_docs.py",): 4,
     ("repository/test_lengths.py",): 3,
@@ -29,7 +29,6 @@ SECONDS: dict[tuple[str, ...], float] = {
     ("settings/test_extras.py",): 4,
     ("store/test_not_allowed.py",): 4,
     ("web/api/test_turns.py",): 3,
-    ("web/chat/test_chat.py",): 3,
     ("workers/test_worker_processes.py",): 6,
 }
 """Processor seconds of folders that share a browser, SDKs or a cluster, and of the slowest files."""
@@ -43,17 +42,12 @@ ON_BOTH_STORES = (
     "project/kinds/test_decisions.py",
     "project/test_context.py",
     "project/test_scenes.py",
-    "recall/test_recall.py",
     "record/test_scenes.py",
     "session/test_append.py",
     "session/test_edits.py",
-    "session/test_pins.py",
     "session/test_state.py",
     "memory/test_memory.py",
     "transport/test_contract.py",
-    "web/chat/test_chat.py",
-    "workers/test_beginning.py",
-    "workers/test_eviction.py",
     "workers/test_summaries.py",
 )
 """Tests that every run plays on Redis and on the embedded store; `make nightly` plays all others on both too.
@@ -118,6 +112,16 @@ def shares(count: int) -> dict[str, int]:
         loads[process] += seconds[places]
         found.update(dict.fromkeys(files[places], process))
     return found
+
+
+class EachItsShare(EachScheduling):
+    """Lets each process run all that it has collected."""
+
+    def schedule(self) -> None:
+        """Count the tests of all processes: xdist counts those of the one that collected last, which may be none."""
+        session = self.config.pluginmanager.getplugin("session")
+        session.testscollected = sum(map(len, self.node2collection.values()))
+        super().schedule()
 
 
 def is_of_another_process(path: Path, config: pytest.Config) -> bool:

@@ -272,6 +272,7 @@ def read_slower_beyond_the_cache(text: str) -> None:
         text.split("a")
 
 
+@pytest.mark.nightly
 def test_quadratic_growth_is_noticed_and_a_slower_cache_is_not() -> None:
     with pytest.raises(AssertionError, match="256 times as much"):
         check_growth("quadratic", read_quadratically, many("a"), 16)

@@ -185,7 +185,9 @@ async def append_times(url: str, namespace: str, provider: ProviderServer) -> tu
     return took, summaries_count
 
 
-@pytest.mark.parametrize("mode", ["500", "429", "hang", "raw", "huge", "drop"])
+@pytest.mark.parametrize(
+    "mode", ["500", "hang", *(pytest.param(mode, marks=pytest.mark.nightly) for mode in ("429", "raw", "huge", "drop"))]
+)
 async def test_appends_are_as_quick_with_a_broken_model(
     redis_server: RedisServer, namespace: str, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
