@@ -10,6 +10,7 @@ from typing import Any
 from redismem.inspection.scans import scan_pages
 from redismem.originals.dictionaries import SETTLED_MS, Dictionary
 from redismem.protocol import quarantine
+from redismem.protocol.call import Command, independent
 from redismem.protocol.namespace import dictionaries
 from redismem.store.store import Store
 from redismem.store.unused_dictionaries import drop_one, find_named, named_by
@@ -114,6 +115,15 @@ async def _is_in_quarantine(store: Store, version: int, on_step: Callable[[int],
                 if version in await named_by(store, place.name, place.copies(put_ms)["originals"]):
                     return True
     return False
+
+
+async def expire_dictionaries(store: Store, seconds: int) -> None:
+    """Let the dictionaries of a new namespace expire, also those that are added later. Raises StoreUnavailable."""
+    commands: tuple[Command, ...] = (
+        ("HSETNX", store.keys.dictionaries, "searched", 0),  # an expiry needs a key
+        ("PEXPIRE", store.keys.dictionaries, seconds * 1000),
+    )
+    await store.run(independent(commands, lambda *_: None))
 
 
 async def add_dictionary(store: Store, dictionary: Dictionary) -> None:

@@ -23,6 +23,7 @@ class Choice:
     settings: Mapping[str, Any]
     recall: int
     changes: int = 1
+    """The number of changes that it joins; 0 for the settings now."""
 
     def lines(self) -> list[str]:
         """Return the lines that set it, for a shell."""
@@ -80,7 +81,8 @@ def _has_meaning(choice: Choice, now: Settings) -> bool:
         return False  # all of the conversation is in the window
     if strategy == "trim" and "summary_tokens_total" in choice.settings:
         return False
-    return not choice.recall or choice.settings.get("keep_originals", now.keep_originals)
+    keeps = choice.settings.get("keep_originals", now.keep_originals)
+    return keeps or not (choice.recall or "train_dictionaries" in choice.settings)
 
 
 def _differs(choice: Choice, now: Settings, recall: int) -> bool:

@@ -26,6 +26,7 @@ Goals = Annotated[
 Replace = Annotated[bool, flag("Remove what a killed run has left.")]
 _How = Annotated[How, Parameter(name="*")]
 _DEFAULT = How()
+_LISTED_PROBLEMS = 100
 
 
 async def tune(
@@ -93,11 +94,8 @@ async def tune(
         finally:
             await run.aclose()
     _show(around, run, named, as_json=as_json)
-    problems = [
-        (f"line {line}", f"{row.choice.name}: {text}") for row in run.rows for line, text in row.figures.differences
-    ]
-    complain_all(problems[:100], len(problems))
-    return 1 if problems else 0
+    complain_all([(f"line {line}", text) for line, text in run.problems[:_LISTED_PROBLEMS]], len(run.problems))
+    return 1 if run.problems else 0
 
 
 def _show(around: dict[str, str], run: Run, named: list[Named], *, as_json: bool) -> None:
@@ -113,6 +111,17 @@ def _show(around: dict[str, str], run: Run, named: list[Named], *, as_json: bool
         out.print(note, markup=False, style="dim")
     if len(run.rows) > 1:
         print_picture(run.rows)
+    _print_goals(run, named)
+    if "stopped" in around:
+        return
+    if not named:
+        out.print("\n--goal cheapest, fastest or remembers names the settings for it", markup=False)
+    if not run.problems:
+        out.print("\nevery message came back identical, with all settings", style="bold green")
+
+
+def _print_goals(run: Run, named: list[Named]) -> None:
+    """Print the named settings; goals with the same ones together."""
     of_choice: dict[str, list[Named]] = {}
     for each in named:
         of_choice.setdefault(each.choice.name, []).append(each)
@@ -120,13 +129,9 @@ def _show(around: dict[str, str], run: Run, named: list[Named], *, as_json: bool
         first, goals = alike[0], [each.goal for each in alike]
         if first.then is None:
             names = ", ".join(goal.name for goal in goals)
-            out.print(f"\n{names}: the settings that you have; nothing measured is better within the limits")
+            console().print(f"\n{names}: the settings that you have; nothing measured is better within the limits")
         else:
-            print_named(goals, first.choice, first.now, first.then, run.again_on, run.how.recall)
-    if not named:
-        out.print("\n--goal cheapest, fastest or remembers names the settings for it", markup=False)
-    if not any(row.figures.differences for row in run.rows):
-        out.print("\nevery message came back identical, with all settings", style="bold green")
+            print_named(goals, first.choice, (first.now, first.then), run.again_on, run.rows)
 
 
 def _document(around: dict[str, str], run: Run, named: list[Named]) -> dict[str, Any]:
@@ -137,10 +142,10 @@ def _document(around: dict[str, str], run: Run, named: list[Named]) -> dict[str,
         "rows": [
             {"name": row.choice.name, "set": _environment(row.choice), "recall": row.choice.recall}
             | values(row.figures)
-            | {"differences": [{"line": line, "problem": text} for line, text in row.figures.differences]}
             for row in run.rows
         ],
         "notes": run.notes,
+        "problems": [{"line": line, "problem": text} for line, text in run.problems[:_LISTED_PROBLEMS]],
         "goals": [
             {
                 "goal": each.goal.name,

@@ -16,13 +16,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from redismem.cli.bench.offering import Open, open_loop
+from redismem.cli.terminal import text_of_message
 from redismem.cli.tune.choices import Choice
 from redismem.cli.tune.figures import Figures
 from redismem.cli.tune.transcripts import Question, Transcript, exchanges
 from redismem.cli.tune.words import TOKEN_BYTES, LaterWords, all_words, content_words, equal_bytes, json_of
 from redismem.errors import RedismemError, StoreUnavailable
 from redismem.inspection.check import check_session
-from redismem.inspection.dictionaries import add_dictionary
+from redismem.inspection.dictionaries import add_dictionary, expire_dictionaries
 from redismem.inspection.erasing import erase_namespace
 from redismem.inspection.loading import warm_up
 from redismem.inspection.servers import server_cpu_s
@@ -90,12 +91,12 @@ class Play:
     """One play on a namespace of its own, which is removed at the end."""
 
     def __init__(
-        self, memory: Memory, choice: Choice, conversations: Sequence[Conversation], extractive: Summarizer
+        self, memory: Memory, choice: Choice, conversations: Sequence[Conversation], beside: Summarizer
     ) -> None:
-        """Prepare a play. `extractive` writes the summaries, except for those of a model in the settings."""
+        """Prepare a play. `beside` writes the summaries of the open loop: it calls no model."""
         self.figures = Figures()
         self._memory, self._choice, self._conversations = memory, choice, conversations
-        self._settings, self._extractive = memory.settings, extractive
+        self._settings, self._beside = memory.settings, beside
         self._ids: list[str] = []
 
     async def run(
@@ -107,12 +108,13 @@ class Play:
             Failed: a conversation was refused.
             StoreUnavailable, NotAllowed: Redis fails.
         """
-        figures, store, strategy = self.figures, self._memory.store, self._strategy(with_model=True)
+        figures, store, strategy = self.figures, self._memory.store, from_settings(self._settings)
         counted = CountedSummaries(strategy, figures) if isinstance(strategy, Summarize) else strategy
         worker = None if counted is None else Worker(store, counted)
         try:
             await warm_up(store)
             if dictionary is not None and self._settings.train_dictionaries:
+                await expire_dictionaries(store, round(self._settings.idle_timeout_s))
                 await add_dictionary(store, dictionary)
             begun_s, before_s = time.monotonic(), await server_cpu_s(store)
             for number, conversation in enumerate(self._conversations):
@@ -130,7 +132,7 @@ class Play:
                 figures.opened = await self._open_loop(rate, seconds)
             return figures
         finally:
-            if isinstance(strategy, Summarize) and self._settings.model_provider != "extractive":
+            if isinstance(strategy, Summarize):
                 await strategy.aclose()
             await erase_namespace(store, self._ids)
 
@@ -138,6 +140,7 @@ class Play:
         """Play the conversations without measuring, and return the dictionary that a worker trains on them, if any."""
         worker = Worker(self._memory.store, Trim())
         try:
+            await expire_dictionaries(self._memory.store, round(self._settings.idle_timeout_s))
             for conversation in self._conversations:
                 session = self._session(conversation)
                 limit = self._settings.max_batch_count
@@ -149,13 +152,6 @@ class Play:
             return self._memory.store.dictionaries.get(_FIRST_VERSION)
         finally:
             await erase_namespace(self._memory.store, self._ids)
-
-    def _strategy(self, *, with_model: bool) -> Strategy | None:
-        """Return the strategy of the settings. Without a model, the extractive summariser writes the summaries."""
-        settings = self._settings
-        if settings.strategy == "summarize" and not (with_model and settings.model_provider != "extractive"):
-            return Summarize(self._extractive, settings.summary_tokens, settings.summary_tokens_total)
-        return from_settings(settings)
 
     async def _for_line(self, conversation: Conversation, work: Any) -> None:
         try:
@@ -247,7 +243,10 @@ class Play:
         """Go on with the sessions: their turns come at random moments. Summaries are written without a model."""
         limit = self._settings.max_batch_count
         turns = [list(exchanges(each.transcript.messages, limit)) for each in self._conversations]
-        strategy = self._strategy(with_model=False)
+        settings = self._settings
+        strategy: Strategy | None = Trim() if settings.strategy == "trim" else None
+        if settings.strategy == "summarize":
+            strategy = Summarize(self._beside, settings.summary_tokens, settings.summary_tokens_total)
         worker = None if strategy is None else Worker(self._memory.store, strategy)
         tasks = set[asyncio.Task[SummaryOutcome]]()
 
@@ -276,7 +275,7 @@ def prepare(transcript: Transcript, questions: Sequence[Question]) -> Conversati
     texts, pinned, said = [], [], list[Said]()
     for payload in transcript.messages:
         time_ms = payload.pop("time_ms", None)
-        texts.append(json_of(payload))
+        texts.append(text_of_message(payload))
         pinned.append(payload.get("role") in ("system", "developer"))
         if isinstance(time_ms, int) and not payload.keys() & {"timestamp", "metadata", "id"}:
             said.append(Message(timestamp=datetime.fromtimestamp(time_ms / 1000, UTC), **payload))

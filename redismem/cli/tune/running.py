@@ -151,11 +151,13 @@ class Run:
         self.how = how
         self.rows: list[Row] = []
         self.notes: list[str] = []
+        self.problems: list[tuple[int, str]] = []
+        """The lines that did not come back identical or sound, each with its choice and the reason."""
         self._url = url
         self._overrides = _PLAYED if how.with_model else _PLAYED | _WITHOUT_MODEL
         self._settings = Settings(**self._overrides)
         self._dictionary: Dictionary | None = None
-        self._extractive = open_extractive(in_child=not is_embedded)  # as `redismem serve` does
+        self._beside = open_extractive(in_child=not is_embedded)  # as `redismem serve` does
         self._idle_share = 0.0
         self._begun_s = time.monotonic()
         self._left = 0
@@ -168,7 +170,7 @@ class Run:
         """
         async with self._open(Choice("", {}, 0)) as memory:
             await self._measure_idle(memory)
-            if self._settings.train_dictionaries:
+            if self._settings.train_dictionaries and self._settings.keep_originals:
                 await self._train(memory)
         choices = [each for of_kind in kinds(self._settings, self.how.recall).values() for each in of_kind]
         if self._dictionary is None:
@@ -241,10 +243,15 @@ class Run:
         seconds = self.how.seconds if seconds is None else seconds
         try:
             async with self._open(choice) as memory:
-                play = Play(memory, choice, conversations, self._extractive)
+                play = Play(memory, choice, conversations, self._beside)
                 play.figures.idle_share = self._idle_share
                 with _progress(label, len(conversations), self._left, self._seconds_left()) as advance:
-                    return await play.run(self.how.rate, seconds, self._dictionary, advance)
+                    figures = await play.run(self.how.rate, seconds, self._dictionary, advance)
+                self.problems += [(line, f"{choice.name}: {text}") for line, text in figures.differences]
+                if figures.opened is not None and (failures := figures.opened.failures):
+                    failed = ", ".join(f"{count:,} {error}" for error, count in failures.items())
+                    self.notes.append(f"{choice.name}: turns that failed at the rate: {failed}")
+                return figures
         finally:
             self._left -= 1
 
@@ -263,7 +270,7 @@ class Run:
 
     async def aclose(self) -> None:
         """End the child process that writes summaries."""
-        await self._extractive.aclose()
+        await self._beside.aclose()
 
     def _seconds_left(self) -> float | None:
         played = len(self.rows)
@@ -273,7 +280,7 @@ class Run:
         """Train the dictionary that a namespace would soon have, on conversations that are not played with it."""
         with _progress("training a dictionary", len(self._others), 0, None):
             try:
-                self._dictionary = await Play(memory, Choice("", {}, 0), self._others, self._extractive).train()
+                self._dictionary = await Play(memory, Choice("", {}, 0), self._others, self._beside).train()
             except Failed as refused:
                 raise Stop(f"line {refused.line}: {refused}", 1) from None
         if self._dictionary is None:

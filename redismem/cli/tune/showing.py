@@ -50,6 +50,7 @@ _WARNINGS: dict[tuple[str, Any], str] = {
     ("keep_originals", False): "Summarised messages cannot be read or recalled any more.",
 }
 _SHARES = ("words", "answers", "prefix")
+_ALONE = {"mean_tokens": "tokens", "words": "words", "server_us": "Redis' CPU", "session_bytes": "bytes"}
 _WIDTH, _HEIGHT = 60, 14
 
 
@@ -121,12 +122,24 @@ def _place(value: float, least: float, most: float, count: int) -> int:
     return 0 if most <= least else min(count - 1, round((value - least) / (most - least) * (count - 1)))
 
 
-def print_named(goals: Sequence[Goal], named: Choice, now: Figures, then: Figures, again: str, recall: int) -> None:
+def print_changes(named: Choice, rows: Sequence[Row]) -> None:
+    """Print the difference that each of the joined changes makes alone."""
+    of_name = {row.choice.name: figures_of(row.figures) for row in rows}
+    now = of_name[rows[0].choice.name]
+    for name in named.name.split(", ") if named.changes > 1 else ():
+        differences = (f"{text} {_change(now, of_name[name], key)}" for key, text in _ALONE.items() if now[key])
+        console().print(f"  {name} alone: {', '.join(differences)}", markup=False, soft_wrap=True)
+
+
+def print_named(
+    goals: Sequence[Goal], named: Choice, sides: tuple[Figures, Figures], again: str, rows: Sequence[Row]
+) -> None:
     """Print the settings that these goals name, and both sides as they were measured again."""
-    out = console()
+    out, (now, then) = console(), sides
     out.print(f"\n{', '.join(goal.name for goal in goals)}: {named.name}", style="bold", markup=False)
-    for line in [*named.lines(), *recall_lines(named, recall)]:
+    for line in [*named.lines(), *recall_lines(named, rows[0].choice.recall)]:
         out.print(f"  {line}", markup=False, soft_wrap=True)
+    print_changes(named, rows)
     for name, value in named.settings.items():
         if (name, value) in _WARNINGS:
             out.print(f"  {_WARNINGS[name, value]}", markup=False)

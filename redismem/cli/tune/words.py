@@ -70,7 +70,7 @@ class LaterWords:
     """
 
     def __init__(self, texts: Sequence[str], pinned: Sequence[bool]) -> None:
-        """Take a conversation as the JSON of its messages, and whether each is pinned."""
+        """Take a conversation as the texts of its messages, and whether each is pinned."""
         self._words = [words_of(text) for text in texts]
         counts = Counter(word for words in self._words for word in words)
         self._weights = {word: math.log(len(texts) / count) for word, count in counts.items()}
