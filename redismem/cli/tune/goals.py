@@ -63,13 +63,27 @@ class Goal:
         return min(close, key=lambda row: (row.choice.changes, self.rank(row)))
 
     def candidates(self, rows: Sequence[Row], settings: Settings, recall: int) -> list[Choice]:
-        """Return the joined changes that should be best, if the differences that single changes make add up."""
-        of_name = {row.choice.name: row.figures for row in rows}
-        measured = {
-            kind: [each for each in choices if each.name in of_name]
+        """Return the joined changes that should be better than all rows, if differences of single changes add up."""
+        now, of_name = rows[0].figures, {row.choice.name: row.figures for row in rows}
+        effective = {
+            kind: [each for each in choices if each.name in of_name and self._has_effect(of_name[each.name], now)]
             for kind, choices in kinds(settings, recall).items()
         }
-        return _most_promising(self, measured, of_name, rows[0].figures, settings, recall)
+        best = self.rank(self.best(rows))
+        guesses = []
+        for choices in combinations(effective, settings, recall):
+            held = _add_up(choices, of_name, now, lambda each: each.held)
+            tokens = _add_up(choices, of_name, now, lambda each: fmean(each.tokens))
+            figure = _add_up(choices, of_name, now, self.figure)
+            if _is_within(self, held, tokens, now) and figure < best - _ERRORS[self.name] * abs(best):
+                guesses.append((figure, len(choices), joined(choices, recall)))
+        return [choice for *_, choice in sorted(guesses, key=lambda guess: guess[:2])[:TRIED_COUNT]]
+
+    def _has_effect(self, figures: Figures, now: Figures) -> bool:
+        """True if the figures differ beyond the error in what the goal lowers or in what limits it."""
+        pairs = [(self.figure(figures), self.figure(now)), (figures.held, now.held)]
+        pairs.append((fmean(figures.tokens), fmean(now.tokens)))
+        return any(abs(one - other) > _ERRORS[self.name] * abs(other) for one, other in pairs)
 
 
 def _is_within(goal: Goal, held: float, tokens: float, now: Figures) -> bool:
@@ -78,23 +92,9 @@ def _is_within(goal: Goal, held: float, tokens: float, now: Figures) -> bool:
     return held >= goal.keep * now.held
 
 
-def _most_promising(
-    goal: Goal,
-    measured: Mapping[str, Sequence[Choice]],
-    of_name: Mapping[str, Figures],
-    now: Figures,
-    settings: Settings,
-    recall: int,
-) -> list[Choice]:
-    def sum_up(choices: Sequence[Choice], value: Callable[[Figures], float]) -> float:
-        base = value(now)
-        return base + sum(value(of_name[each.name]) - base for each in choices)
-
-    guesses = []
-    for choices in combinations(measured, settings, recall):
-        held, tokens = sum_up(choices, lambda each: each.held), sum_up(choices, lambda each: fmean(each.tokens))
-        if _is_within(goal, held, tokens, now):
-            # Of equal guesses, the one with fewer changes.
-            guesses.append((sum_up(choices, goal.figure), len(choices), joined(choices, recall)))
-    guesses.sort(key=lambda guess: guess[:2])
-    return [choice for *_, choice in guesses[:TRIED_COUNT]]
+def _add_up(
+    choices: Sequence[Choice], of_name: Mapping[str, Figures], now: Figures, value: Callable[[Figures], float]
+) -> float:
+    """Return the value now, plus the differences that the choices make."""
+    base = value(now)
+    return base + sum(value(of_name[each.name]) - base for each in choices)

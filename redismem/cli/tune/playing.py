@@ -191,7 +191,8 @@ class Play:
                 before = request
             outcome = await self._summarise(session.id, worker, window_count)
             if outcome not in _SUMMARISED:
-                self._differs(conversation, f"not summarised: {outcome}")
+                of_model = "" if self._settings.model_provider == "extractive" else " by your model"
+                raise Failed(conversation.transcript.line, f"no summary was written{of_model}: {outcome}")
         figures.sessions += 1
         figures.messages += len(said)
 

@@ -177,9 +177,11 @@ class Run:
             choices = [each for each in choices if "train_dictionaries" not in each.settings]
         self._left = len(choices) + 1
         if not await self._measure(Choice("now", {}, self.how.recall, 0)):
-            raise Stop(self.notes[0], 1)
+            raise Stop(self.notes[-1], 1)
         if not self.rows[0].figures.tokens:
             raise Stop("no message of the file is a request to a model: roles are user, assistant, …", 2)
+        if self.rows[0].figures.server_us is None:
+            self.notes.append("Redis µs: not measured on a cluster, on an embedded store, or without the right to INFO")
         if not any(each.questions for each in self.chosen):
             self.notes.append('answers: none are marked; "questions" in a line marks them (--help)')
         for choice in choices:
