@@ -45,6 +45,13 @@ def test_a_difference_within_the_error_is_none_and_the_fewest_changes_are_named(
     assert goal("fastest").best(rows) is rows[0]
 
 
+def test_the_least_cpu_of_several_plays_counts() -> None:
+    fast, slow = figures(100, 0.5, 10), figures(100, 0.5, 20)
+    for one, other in ((fast, slow), (slow, fast)):
+        one.keep_least_cpu(other)
+        assert one.cpu_us == 10
+
+
 def test_cached_tokens_cost_a_tenth_and_summaries_of_a_model_count() -> None:
     cached, short = figures(2_000, 0.8, equal=1_500), figures(2_000, 0.8, equal=500)
     assert cached.priced_tokens(with_model=False) == pytest.approx(650)
@@ -58,9 +65,10 @@ def test_the_tried_combinations_are_those_whose_differences_promise_most() -> No
     rows = [Row(NOW, figures(1_000, 0.8))]
     for of_kind in kinds(settings, 0).values():
         for choice in of_kind:
-            saves = 400 if choice.name == "summary 600" else 200 if choice.name == "recall 350" else -50
-            held = {"summary 600": 0.7, "recall 350": 0.9}.get(choice.name, 0.8)
-            rows.append(Row(choice, figures(1_000 - saves, held)))
+            tokens, held = {"summary 600": (600, 0.7), "recall 350": (800, 0.9), "trim": (100, 0.1)}.get(
+                choice.name, (1_050, 0.8)
+            )
+            rows.append(Row(choice, figures(tokens, held)))
     tried = goal("cheapest").candidates(rows, settings, 0)
     assert len(tried) == TRIED_COUNT
     assert tried[0].name == "summary 600, recall 350", "neither alone is cheap enough and remembers enough"

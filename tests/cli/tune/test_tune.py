@@ -13,12 +13,13 @@ from support.commands import TransportLayer
 from support.redis_server import RedisServer
 from support.transcripts import CALL, CHAT, chat, write
 
+from redismem import Message
 from redismem.blocking import Memory
 from redismem.cli.tune import choices, running
 from redismem.protocol.scripts import load
 
 QUICK = ("--seconds", "0.05", "--rate", "200")
-FIGURES = ("p50", "p95", "priced_tokens", "words", "prefix", "client_us")
+FIGURES = ("p50", "p95", "priced_tokens", "words", "prefix", "client_us", "p99_ms")
 
 
 def talk(number: int) -> list[dict[str, Any]]:
@@ -38,7 +39,12 @@ def talk(number: int) -> list[dict[str, Any]]:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     rows = [chat(f"secret-{number}", talk(number)) for number in range(4)]
-    asked = {"questions": [{"text": "What is the dog called?", "answer": "Rufus"}]}
+    asked = {
+        "questions": [
+            {"text": "What is the zebra's dog called?", "answer": "Rufus"},
+            {"text": "And?", "answer": "zebra"},
+        ]
+    }
     return write(tmp_path / "chats.jsonl", *(row | asked for row in rows))
 
 
@@ -67,7 +73,8 @@ def test_each_choice_is_measured_and_nothing_is_left(
         assert (row["session_bytes"] is None) == (not store_options)
     assert rows["now"]["summaries"] > rows["window 20/12"]["summaries"] > rows["none"]["summaries"] == 0
     assert rows["trim"]["words"] < rows["recall 350"]["words"]
-    assert rows["trim"]["answers"] < rows["none"]["answers"] == 1
+    assert rows["now"]["p95"] < rows["recall 350"]["p95"]
+    assert rows["trim"]["answers"] < rows["none"]["answers"] == 0.5, "a question is taken back before the next one"
     assert rows["trim"]["p95"] < rows["none"]["p95"]
     assert rows["no originals"]["set"] == {"REDISMEM_KEEP_ORIGINALS": False}
     assert found["problems"] == []
@@ -178,6 +185,14 @@ def test_a_wrong_file_is_named_with_its_line(command: Any, tmp_path: Path, monke
     monkeypatch.setenv("REDISMEM_MAX_MESSAGE_BYTES", "1024")
     ran = command("tune", write(tmp_path / "a.jsonl", chat("a", [{"role": "user", "content": "x" * 2_000}])))
     assert (ran.code, "line 1: " in ran.err, "1024" in ran.err) == (1, True, True)
+
+
+def test_a_time_beside_a_message_becomes_its_timestamp(tmp_path: Path) -> None:
+    said = {"role": "user", "content": "a", "time_ms": 1_700_000_000_000}
+    (loaded,) = running.load(write(tmp_path / "a.jsonl", chat("a", [said])), 1).conversations
+    (message,) = loaded.said
+    assert isinstance(message, Message)
+    assert (message.to_openai(), message.time_ms) == ({"role": "user", "content": "a"}, 1_700_000_000_000)
 
 
 def test_conversations_are_spread_over_the_file(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ def test_only_words_that_were_said_before_count_and_rare_ones_count_more() -> No
         {"role": "system", "content": "Speak of hotels."},
         {"role": "user", "content": "My dog is called Rufus. I like tea."},
         {"role": "assistant", "content": "Noted, tea.\nGood."},
-        {"role": "user", "content": "And what about my holiday?"},
-        {"role": "assistant", "content": "Rufus needs hotels on holiday, and tea, in Lisbon."},
+        {"role": "user", "content": "And what of my dog?"},
+        {"role": "assistant", "content": "Rufus, your dog, needs hotels and tea in Lisbon."},
     ]
     later = LaterWords([json_of(message) for message in said], [True, False, False, False, False])
     found = later.of_reply(3, 4, 5)
     (rufus,), (tea,) = content_words("Rufus"), content_words("tea")
     assert found[rufus] > found[tea] > 0
-    for word in ("hotels", "holiday", "Lisbon"):  # pinned, in the request itself, never said before
+    for word in ("hotels", "dog", "Lisbon"):  # pinned, in the request itself, never said before
         assert not content_words(word) & found.keys()
     assert content_words("Good") <= all_words([json_of(said[2])]), "an escaped line break is no part of a word"
 
