@@ -33,11 +33,12 @@ with from_extra("claude-agent-sdk", __name__):
         fold_session_summary,
     )
 
-_STATE, _BATCH, _UUID = b"t:", b"e:", b"u:"
-"""The fields of a session: the state of a transcript, a batch of its entries, and a mark for the uuid of an entry.
+_STATE, _BATCH, _UUID, _LAST = b"t:", b"e:", b"u:", b"n"
+"""The fields of a session: the state of a transcript, a batch of its entries, a mark for the uuid of an entry, and the
+time of the last entry of all transcripts in ns.
 
-They end with the name of the transcript, which is empty for the session itself. Behind it and a colon comes the number
-of the batch, or the uuid. States and batches are members too.
+The first three end with the name of the transcript, which is empty for the session itself. Behind it and a colon comes
+the number of the batch, or the uuid. States and batches are members too.
 """
 _PAGE_COUNT = 1_000
 _BATCH_COUNT, _BATCH_BYTES = 5_000, 16 << 20
@@ -253,12 +254,13 @@ def _change(name: bytes, state: bytes | None, changed: bytes, new: Sequence[_Enc
     """Return the change that stores a batch, unless the state has changed or one of the uuids is stored."""
     field, its = _STATE + name, json.loads(changed)
     batch = b"%b%b:%012d" % (_BATCH, name, its["batches"])
-    updated_us = None if name else time.time_ns() // 1_000
+    at_ns = time.time_ns()
     marks = [each.mark for each in new if each.mark is not None]
     sets = dict.fromkeys(marks, b"") | {field: changed, batch: b"[" + b",".join(each.value for each in new) + b"]"}
+    sets[_LAST] = b"%d" % at_ns
     if state is None:
-        return Change(absent=[field, *marks], sets=sets, adds=[field, batch], updated_us=updated_us)
-    return Change(equals={field: state}, absent=marks, sets=sets, adds=[batch], updated_us=updated_us)
+        return Change(absent=[field, *marks], sets=sets, adds=[field, batch], updated_us=at_ns // 1_000)
+    return Change(equals={field: state}, absent=marks, sets=sets, adds=[batch], updated_us=at_ns // 1_000)
 
 
 async def _read(record: Record, name: bytes) -> list[bytes]:

@@ -33,8 +33,9 @@ _MAF_EPOCH_MS = (datetime.fromtimestamp(0, UTC) - datetime(1, 1, 1, tzinfo=UTC))
 async def trim_langgraph(record: Record, keep_last: int | None, before_ms: int | None) -> int:
     """Remove old checkpoints of each namespace of a thread, with their writes and values; return their number.
 
-    The newest checkpoint of a namespace stays, with its interrupts, and so do those that its tasks have written. All
-    stays of a thread with a DeltaChannel.
+    The newest checkpoint of a namespace stays, with its interrupts, and so do those that its tasks have written. A
+    subgraph that keeps its state also keeps what the graph's checkpoints go on from. All stays of a thread with a
+    DeltaChannel.
     """
     [revision, delta] = await record.get(_REVISION, _DELTA)
     if revision is None or delta is not None:
@@ -45,12 +46,14 @@ async def trim_langgraph(record: Record, keep_last: int | None, before_ms: int |
     oldest_of = partial(_oldest, keep_last=keep_last, before_ms=before_ms)
     first_of_graph = oldest_of(groups[_GRAPH]) if _GRAPH in groups else b""
     for namespace, members in groups.items():
-        # A subgraph without a checkpointer of its own has a namespace per task: with a colon, and gone with its parent.
-        first = max(oldest_of(members), first_of_graph if b":" in namespace else b"")
-        if old := [member for member in members if _id_of(member) < first]:
-            gone |= {member: heads[member] for member in old}
-            # Also what an earlier round has left.
-            await record.drop(b"w:" + namespace, before=b"w:" + namespace + first)
+        first = oldest_of(members)
+        if b":" in namespace:  # of one task, because the subgraph has no checkpointer: it goes with its parent
+            first = max(first, first_of_graph)
+        elif (
+            first_of_graph and namespace != _GRAPH
+        ):  # a run from the graph's oldest checkpoint takes the subgraph's last one before it
+            first = min(first, max((id for id in map(_id_of, members) if id < first_of_graph), default=b""))
+        gone |= {member: heads[member] for member in members if _id_of(member) < first}
     if not gone:
         return 0
     kept = {name for member, head in heads.items() if member not in gone for name in head.names}
@@ -63,11 +66,21 @@ async def trim_langgraph(record: Record, keep_last: int | None, before_ms: int |
         )
         await record.write(change)
         revision = following
+        await _drop_writes(record, part)
     runs = [found.member async for found in _pages(record, b"r:")]
-    left = [run for run in runs if b"c:" + run.split(b"\0", 1)[1] in gone]
+    stay = heads.keys() - gone.keys()
+    left = [run for run in runs if b"c:" + run.split(b"\0", 1)[1] not in stay]
     for at in range(0, len(left), _NAMES_COUNT):
         await record.write(Change(equals={_REVISION: revision}, removes=left[at : at + _NAMES_COUNT]))
     return len(gone)
+
+
+async def _drop_writes(record: Record, removed: Iterable[bytes]) -> None:
+    """Drop the writes of removed checkpoints and of all before them: also what an interrupted round has left."""
+    for newest in {member.rpartition(b"\0")[0]: member for member in removed}.values():
+        namespace, _, checkpoint_id = newest[2:].rpartition(b"\0")
+        writes = b"w:" + namespace + b"\0"
+        await record.drop(writes, before=writes + checkpoint_id + b"\1")
 
 
 async def trim_agent_framework(record: Record, keep_last: int | None, before_ms: int | None) -> int:

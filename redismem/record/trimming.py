@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redismem.errors import CorruptSession, InvalidRecord, RecordConflict
+from redismem.protocol.record.listing import RecordEntry
 from redismem.record.checkpoints import trim_agent_framework, trim_langgraph
 from redismem.record.listing import list_records
 from redismem.record.record import Record
@@ -15,6 +16,8 @@ from redismem.record.transcripts.transcript import moment_ms
 from redismem.store.store import Store
 
 _OTHERS_FACTOR = 4
+_MOST_COUNT = 1_000
+"""The newest records that a page lists."""
 
 
 async def apply_policy(store: Store, record: Record, policy: bytes, now_ms: int) -> int:
@@ -61,7 +64,7 @@ def _snapshot_ms(record_id: str, *_: bytes | None) -> float | None:
 
 
 _CONVERSATIONS: Mapping[str, _Conversation] = {
-    "claude-agent-sdk": _Conversation(b"t:", lambda _, state, __: json.loads(state)["mtime"], "/"),
+    "claude-agent-sdk": _Conversation(b"n", lambda _, at_ns, __: int(at_ns) / 1e6, "/"),
     "google-adk": _Conversation(b"m", lambda _, numbers, __: float(numbers.split()[1]) * 1000, "/"),
     "pydantic-ai": _Conversation(
         b"revision", lambda _, __, value: moment_ms(json.loads(value or b"{}").get("updated_at")), ":", b"record"
@@ -79,21 +82,31 @@ async def _remove(
         return 0
     at_ms = its.time_of(record.id, mark, beside)
     is_old = before_ms is not None and at_ms is not None and at_ms < before_ms
-    shared = record.id[: record.id.rfind(its.separator) + 1]
-    if is_old or await _is_beyond(store, record, shared, keep_last):
+    if is_old or await _is_beyond(store, record, its, keep_last):
         return int(await record.clear(equals={its.mark: mark}))
     return 0
 
 
-async def _is_beyond(store: Store, record: Record, beginning: str, keep_last: int | None) -> bool:
-    """True if so many newer records have the same owner, or none like this one, and ids that begin so."""
-    if keep_last is None or not beginning:
+async def _is_beyond(store: Store, record: Record, its: _Conversation, keep_last: int | None) -> bool:
+    """True if so many newer conversations have the same owner, or none like this one, and ids that begin alike."""
+    if keep_last is None:
         return False
+    beginning = record.id[: record.id.rfind(its.separator) + 1]
     listed = await list_records(store, record.id, 1, None)
     owners = [entry.owner for entry in listed.records if entry.id == record.id]
     if not owners:
         return False
-    count = keep_last if owners[0] is not None else _OTHERS_FACTOR * keep_last  # others lie between those of nobody
-    page = await list_records(store, beginning, count, None, owners[0], newest=True)
-    newest = [entry.id for entry in page.records if entry.owner == owners[0]][:keep_last]
-    return len(newest) == keep_last and record.id not in newest
+    wanted = keep_last
+    while True:
+        page = await list_records(store, beginning, wanted, None, owners[0], (its.mark,), newest=True)
+        newest = [entry for entry in page.records if entry.owner == owners[0] and _is_like(entry, beginning, its)]
+        if record.id in [entry.id for entry in newest[:keep_last]]:
+            return False
+        if len(newest) >= keep_last or len(page.records) < wanted or wanted == _MOST_COUNT:
+            return len(newest) >= keep_last
+        wanted = min(_OTHERS_FACTOR * wanted, _MOST_COUNT)  # others lie between: of nobody, or of other adapters
+
+
+def _is_like(entry: RecordEntry, beginning: str, its: _Conversation) -> bool:
+    """True if a record is such a conversation, and its prefix is no longer one."""
+    return entry.values[0] is not None and not {":", its.separator} & {*entry.id[len(beginning) :]}

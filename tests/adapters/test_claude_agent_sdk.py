@@ -147,7 +147,7 @@ async def test_large_batches_and_long_transcripts_are_whole_and_go_as_a_whole(
     record = memory.record("claude:shop/s")
     members = [found.member for found in (await record.page()).found]
     assert members == [b"e::000000000001", b"e::000000000002", b"t:"]
-    assert redis_server.say("HLEN", record.keys.record) == 1 + 3 + 2
+    assert redis_server.say("HLEN", record.keys.record) == 1 + 3 + 2 + 1
     await store.append(SUB, [entry("u1")])  # no uuid of the removed transcript is known
     assert await store.load(SUB) == [entry("u1")]
 

@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Annotated, Any, TypedDict
+from unittest.mock import AsyncMock
 
 import pytest
 from agent_framework import WorkflowCheckpoint
@@ -22,13 +24,15 @@ from support.stores import PATIENCE
 from support.waiting import START_S
 
 import redismem
-from redismem import InvalidRecord, Memory, Settings
+from redismem import InvalidRecord, Memory, RecordConflict, Settings
+from redismem.adapters import claude_agent_sdk
 from redismem.adapters.agent_framework import CheckpointStorage
 from redismem.adapters.claude_agent_sdk import SessionStore
 from redismem.adapters.google_adk import SessionService
 from redismem.adapters.langgraph import RedismemSaver
 from redismem.adapters.pydantic_ai import ConversationStore
 from redismem.adapters.strands import Storage
+from redismem.record import Record, trimming
 from redismem.workers.eviction import Eviction
 
 STATES_OF_ALL = EventActions(state_delta={"app:a": 1, "user:u": 2, "s": 3})
@@ -138,6 +142,41 @@ async def test_a_subgraph_goes_with_the_checkpoint_that_began_it_and_an_interrup
     assert b"" in namespaces
 
 
+async def test_a_run_from_an_older_checkpoint_finds_the_state_of_its_subgraph(memory: Memory) -> None:
+    saver = RedismemSaver(memory, keep_last=4)
+    inner = StateGraph(State)
+    for name in ("a", "b", "c"):
+        inner.add_node(name, lambda state, name=name: {"words": [f"{name} {len(state['words'])}"]})
+    inner.add_edge(START, "a").add_edge("a", "b").add_edge("b", "c")
+    graph = StateGraph(State).add_node("inner", inner.compile(checkpointer=True)).add_edge(START, "inner")
+    compiled = graph.compile(checkpointer=saver)
+    for turn in range(3):
+        done = await compiled.ainvoke({"words": [f"question {turn}"], "note": ""}, THREAD)
+    counts = []
+    for sweeps in (0, 2):
+        for _ in range(sweeps):
+            await Eviction(memory.store).sweep()
+        history = [state async for state in compiled.aget_state_history(THREAD)]
+        [before] = [state for state in history[:4] if state.next == ("inner",)][-1:]
+        counts.append(len(history))
+        assert (await compiled.ainvoke(None, before.config))["words"] == done["words"]
+    assert (counts[0] > 4, counts[1]) == (True, 4)
+
+
+async def test_a_checkpoint_that_another_writer_saves_from_removal_has_its_writes(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver = RedismemSaver(memory, keep_last=1)
+    await build(saver).ainvoke({"words": ["a"], "note": ""}, THREAD)
+    before = [found async for found in saver.alist(THREAD)]
+    with monkeypatch.context() as patched:
+        patched.setattr(Record, "write", AsyncMock(side_effect=RecordConflict("", record_id="t")))
+        await Eviction(memory.store).sweep()
+    assert [found async for found in saver.alist(THREAD)] == before
+    await Eviction(memory.store).sweep()
+    assert [member for member in await members_of(memory) if member[:2] in (b"r:", b"w:")] == []
+
+
 async def until_older(memory: Memory) -> None:
     """Wait until the server's clock is some milliseconds further."""
     begun_ms = await memory.server_time_ms()
@@ -188,6 +227,47 @@ async def test_checkpoints_of_workflows_and_sessions_of_projects_go_by_number_an
     for name, left in (("count", ["b", "c"]), ("age", ["a", "b", "c"])):
         rows = await SessionStore(memory=memory, key_prefix=name).list_sessions("p")
         assert sorted(row["session_id"] for row in rows) == left
+
+
+async def test_the_entries_of_a_subagent_keep_its_session(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    key: Any = {"project_key": "p", "session_id": "s"}
+    sub = {**key, "subpath": "subagents/x"}
+    store = SessionStore(memory=memory, max_age=3_600)
+    with monkeypatch.context() as patched:
+        patched.setattr(claude_agent_sdk, "time", SimpleNamespace(time_ns=lambda: time.time_ns() - 7_200 * 10**9))
+        await store.append(key, [{"type": "user", "uuid": "a"}])
+        await store.append({**key, "session_id": "old"}, [{"type": "user", "uuid": "a"}])
+    await store.append(sub, [{"type": "assistant", "uuid": "b"}])
+    await Eviction(memory.store).sweep()
+    assert [row["session_id"] for row in await store.list_sessions("p")] == ["s"]
+    counted = SessionStore(memory=memory, keep_last=1)
+    await counted.append({**key, "session_id": "later"}, [{"type": "user", "uuid": "a"}])
+    await counted.append(sub, [{"type": "assistant", "uuid": "c"}])
+    await Eviction(memory.store).sweep()
+    assert [row["session_id"] for row in await store.list_sessions("p")] == ["s"]
+
+    async def append_meanwhile(*_: object) -> bool:
+        await store.append(sub, [{"type": "assistant", "uuid": "d"}])
+        return True
+
+    monkeypatch.setattr(trimming, "_is_beyond", append_meanwhile)
+    await counted.append(key, [{"type": "user", "uuid": "e"}])
+    await Eviction(memory.store).sweep()
+    assert [len(await store.load(each) or ()) for each in (key, sub)] == [2, 3]
+
+
+async def test_conversations_of_a_longer_prefix_count_for_none_of_a_shorter_one(memory: Memory) -> None:
+    for prefix, others in (("team", "team:x"), ("", "x")):
+        ours, theirs = (ConversationStore(memory=memory, key_prefix=name, keep_last=2) for name in (prefix, others))
+        for number, store in enumerate((ours, ours, ours, theirs, theirs)):
+            record = ConversationRecord(
+                head_id=None, conversation_id=f"{number}", revision="1", scope="ann",
+                updated_at=datetime(2026, 1, 1 + number, tzinfo=UTC),
+            )  # fmt: skip
+            await store.write_record(record, expected_revision=None)
+        await Eviction(memory.store).sweep()
+        left = [{record.conversation_id for record in await store.read_records()} for store in (ours, theirs)]
+        assert left == [{"1", "2"}, {"3", "4"}]
 
 
 async def test_conversations_and_sessions_of_one_person_push_out_no_other(memory: Memory) -> None:
