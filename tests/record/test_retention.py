@@ -231,17 +231,20 @@ async def test_checkpoints_of_workflows_and_sessions_of_projects_go_by_number_an
 
 async def test_the_entries_of_a_subagent_keep_its_session(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     key: Any = {"project_key": "p", "session_id": "s"}
-    sub = {**key, "subpath": "subagents/x"}
+    old: Any
+    later: Any
+    sub: Any
+    old, later, sub = ({**key, **part} for part in ({"session_id": "old"}, {"session_id": "later"}, {"subpath": "x"}))
     store = SessionStore(memory=memory, max_age=3_600)
     with monkeypatch.context() as patched:
         patched.setattr(claude_agent_sdk, "time", SimpleNamespace(time_ns=lambda: time.time_ns() - 7_200 * 10**9))
         await store.append(key, [{"type": "user", "uuid": "a"}])
-        await store.append({**key, "session_id": "old"}, [{"type": "user", "uuid": "a"}])
+        await store.append(old, [{"type": "user", "uuid": "a"}])
     await store.append(sub, [{"type": "assistant", "uuid": "b"}])
     await Eviction(memory.store).sweep()
     assert [row["session_id"] for row in await store.list_sessions("p")] == ["s"]
     counted = SessionStore(memory=memory, keep_last=1)
-    await counted.append({**key, "session_id": "later"}, [{"type": "user", "uuid": "a"}])
+    await counted.append(later, [{"type": "user", "uuid": "a"}])
     await counted.append(sub, [{"type": "assistant", "uuid": "c"}])
     await Eviction(memory.store).sweep()
     assert [row["session_id"] for row in await store.list_sessions("p")] == ["s"]
