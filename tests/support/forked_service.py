@@ -15,9 +15,11 @@ from pathlib import Path
 from redismem.cli import main
 from support.waiting import START_S, wait_until
 
-# A process of its own forks them, as this one has threads.
+# A process of its own forks them, as this one has threads. It imports from the root of the checkout, where it starts.
 _forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(["redismem.cli.app", "redismem.cli.serve", "redismem.web.server", "redismem.workers"])
+_forks.set_forkserver_preload(
+    ["redismem.cli.app", "redismem.cli.serve", "redismem.web.server", "redismem.workers", "tests.support.documented"]
+)
 
 
 def _serve(words: list[str], environment: dict[str, str], log: str) -> None:
