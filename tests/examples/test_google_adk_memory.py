@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.checks import until
 from support.example_processes import Places, run_example_here, start_example
 from support.proxy import Proxy
@@ -15,6 +16,7 @@ TOLD = "The hinge of my left door broke."
 QUESTION = "Which door has the broken hinge?"
 
 
+@pytest.mark.nightly
 async def test_each_session_recalls_the_users_others_and_nobody_elses(places: Places, proxy: Proxy) -> None:
     proxy.break_next("swallow", 1, to=b"\xa6author")
     with start_example(NAME, places, "anna", "monday", TOLD, REDISMEM_URL=proxy.url) as running:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.checks import until
 from support.example_processes import Places, run_example_here, start_example
 from support.proxy import Proxy
@@ -14,6 +15,7 @@ NAME = "llama_index_agent.py"
 QUESTION = "How is the weather in Oslo and Rome?"
 
 
+@pytest.mark.nightly
 async def test_a_conversation_goes_on_in_another_process_and_a_killed_one_leaves_no_half_turn(
     places: Places, proxy: Proxy
 ) -> None:

@@ -13,6 +13,7 @@ from support.turn_mutants import FAULTS
 SECONDS = 3
 
 
+@pytest.mark.nightly
 async def test_whatever_dies_each_word_is_told_and_stored_once() -> None:
     verdict, report = await play(SECONDS)
     assert verdict.violations == [], report

@@ -90,7 +90,8 @@ async def test_deployed_scripts_are_known_on_every_node(cluster_servers: Cluster
         assert node.say("SCRIPT", "EXISTS", *shas) == [1] * len(shas)
 
 
-@pytest.mark.parametrize("kind", ["asyncio", pytest.param("blocking", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["asyncio", "blocking"])
 async def test_repeated_deploys_reach_the_current_primary(
     kind: str, cluster_servers: ClusterServers, namespace: str
 ) -> None:

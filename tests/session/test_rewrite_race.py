@@ -67,6 +67,7 @@ def check_acknowledged(messages: list[Message], writes: list[list[Any]]) -> None
     assert max(Counter(texts.values()).values(), default=1) == 1, "no text is there twice"
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(SECONDS + 600)
 async def test_no_acknowledged_message_is_lost_and_no_reader_sees_half(
     redis_server: Any, namespace: str, tmp_path: Path
