@@ -37,7 +37,7 @@ class Traits(NamedTuple):
 
 
 _NO_TRAITS = Traits()
-NEW_WORK, PAID_FOR = 1, 20
+NEW_WORK, PAID_FOR = 1, 50
 """The patience of calls that begin work, and of those that end it."""
 
 

@@ -21,7 +21,7 @@ LATE_S = 0.1
 """An iteration of the event loop that takes as long as this is late."""
 STANDING_S = 0.2
 """The seconds for which iterations or replies must have been late before calls are refused."""
-TAKEN_S = 0.025
+TAKEN_S = 0.01
 """The seconds of an iteration that begin new work while calls are refused."""
 CALM_S = 0.5
 """The seconds without a refusal after which the overload counts as over."""
@@ -133,8 +133,10 @@ def reason_to_refuse(place: str, patience: float) -> str:
         loop = asyncio.get_running_loop()
     except RuntimeError:  # a blocking caller: its threads are its limit
         return ""
-    reasons = (each.reason_to_refuse(place, patience) for each in tuple(behind) if each.loop is loop)
-    return next(filter(None, reasons), "")
+    for each in tuple(behind):
+        if each.loop is loop and (reason := each.reason_to_refuse(place, patience)):
+            return reason
+    return ""
 
 
 def retry_after_s() -> float:

@@ -14,7 +14,7 @@ from redismem.store.overload import is_overloaded, refusal
 from redismem.web.access import Caller, needed_scope
 from redismem.web.api.appends import KEY, append_messages, is_append
 from redismem.web.http.deadlines import Deadlines
-from redismem.web.http.failures import App, Receive, Scope, Send, send_problem, to_logged_problem
+from redismem.web.http.failures import App, Receive, Scope, Send, to_logged_problem
 from redismem.web.http.json import check_encoding, encode_json
 from redismem.web.http.problems import Problem, may_be_done
 from redismem.web.http.protocol import WHOLE
@@ -84,7 +84,10 @@ class Edge:
                 problem.retry_after_s = None  # a retry without a key could store the message twice
             # Once the head is out, the server sees an answer without an end and closes the connection.
             if not answer.begun_s:
-                await send_problem(problem, answer.send)
+                body = problem.document()
+                await answer.send_whole(
+                    problem.status, [*problem.headers(), (b"content-length", b"%d" % len(body))], body
+                )
         finally:
             ended_s = answer.begun_s or monotonic()
             self._service.meters.request(route_of(path), scope["method"], answer.status, ended_s - begun_s)
@@ -103,12 +106,12 @@ class Edge:
         if scope_needed is None or is_page(path):
             await self._answer_open(scope, path, headers, receive, answer)
             return
+        _check_load(method, path, scope["query_string"], scope_needed)
         caller = service.access.caller(headers.get(b"authorization"))
         if scope_needed not in caller.scopes:
             raise Problem("not_allowed", f"this needs the scope {scope_needed}")
         if service.stopping.is_set() and path != "/metrics":
             raise Problem("stopping")
-        _check_load(method, path, scope["query_string"], scope_needed)
         scope[CALLER] = caller
         with self._deadlines.begin(begun_s) as deadline:
             if service.limits.rate_per_s is not None:

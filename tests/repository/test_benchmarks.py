@@ -98,6 +98,14 @@ def test_tails_gives_the_percentiles_at_each_share_of_the_capacity() -> None:
 
 
 @pytest.mark.nightly
+def test_overload_gives_the_good_turns_of_each_side_and_loses_and_doubles_none() -> None:
+    printed = run("benchmarks.overload", "--quick")
+    for side in ("library", "fallback", "serve"):
+        assert re.search(rf"^{side}, good turns to capacity: x \d\.\d\d; limit: ", printed, re.MULTILINE)
+        assert f"\n{side}: 0 lost, 0 doubled, 0 refused but made; " in printed
+
+
+@pytest.mark.nightly
 def test_meaning_gives_the_bytes_and_the_time_by_dimensions() -> None:
     printed = run("benchmarks.meaning", "--quick")
     for dimensions in (0, 256, 1536):
