@@ -39,7 +39,7 @@ from support.redis_server import RedisServer
 from support.stores import PATIENCE, Store, short_deadlines
 
 from examples.a2a_agent import Person, build_handler
-from redismem import InvalidRecord, InvalidSessionId, Memory, Settings, StoreUnavailable
+from redismem import InvalidRecord, InvalidSessionId, InvalidSettings, Memory, Settings, StoreUnavailable
 from redismem.adapters.a2a import PushNotificationConfigStore, TaskEventStream, TaskStore, VersionedTaskStore
 
 STATES = (TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_COMPLETED, TaskState.TASK_STATE_CANCELED)
@@ -174,6 +174,20 @@ async def test_configs_have_the_results_of_the_store_in_memory(memory: Memory) -
     store = VersionedTaskStore(memory=memory)
     await store.delete("t", call_of("anna"))  # with its configs
     assert await both[0].get_info_for_dispatch("t") == []
+
+
+async def test_a_list_has_no_task_of_a_store_whose_prefix_is_longer(memory: Memory) -> None:
+    store, call = TaskStore(memory=memory, key_prefix="shop"), call_of("anna")
+    await store.save(make_task("t"), call)
+    for prefix in ("shop:x", "shop:t/y"):
+        await TaskStore(memory=memory, key_prefix=prefix).save(make_task("other"), call)
+        listed = await store.list(ListTasksRequest(), call)
+        assert ([task.id for task in listed.tasks], listed.total_size) == (["t"], 1)
+        configs = [
+            PushNotificationConfigStore(memory=memory, key_prefix=name) for name in ("shop", f"shop-push{prefix[4:]}")
+        ]
+        await configs[1].set_info("other", TaskPushNotificationConfig(url="https://other"), call)
+        assert await configs[0].get_info_for_dispatch("t") == []
 
 
 async def test_of_many_replicas_one_save_of_a_version_wins_though_replies_are_lost(
@@ -335,6 +349,9 @@ async def test_invalid_arguments_and_outages_are_refused(proxy: Proxy, namespace
         for options, error in wrong:
             with pytest.raises(error):
                 VersionedTaskStore(memory=memory, **options)
+        for poll_s in (0, float("nan"), "1"):
+            with pytest.raises(InvalidSettings):
+                TaskEventStream(memory=memory, poll_s=poll_s)  # type: ignore[arg-type]
         store, configs = TaskStore(memory=memory), PushNotificationConfigStore(memory=memory)
         call = call_of("anna")
         with pytest.raises(InvalidSessionId):

@@ -176,6 +176,7 @@ async def test_a_session_goes_with_its_person_and_is_refused_to_others(memory: M
     for refused in (bos.load(KEY), bos.append(KEY, [entry("b")]), bos.delete(KEY), bos.list_subkeys(KEY)):
         with pytest.raises(OwnerMismatch):
             await refused
+    await SessionStore(memory=memory, owner="bo", key_prefix="claude:shop/x").append(KEY, [entry("a")])
     assert [each["session_id"] for each in await bos.list_sessions("shop")] == ["t"]
     assert (await memory.forget(owner="anna")).record_count == 1
     assert [each["session_id"] for each in await store.list_sessions("shop")] == ["t"]

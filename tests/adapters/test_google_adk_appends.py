@@ -13,7 +13,7 @@ from google.adk.errors._stale_session_error import StaleSessionError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from support.redis_server import RedisServer
 
-from redismem import Memory, TooLarge
+from redismem import InvalidMessage, Memory, TooLarge
 from redismem.adapters.google_adk import SessionService
 from redismem.events import Event
 from redismem.record import Record
@@ -136,3 +136,14 @@ async def test_with_a_single_writer_one_of_the_sessions_that_wait_is_stored_and_
         read = await service.get_session(**PLACE)
         assert read is not None
         assert [event.id for event in read.events] == ["id-0", "id-5", "id-6", "id-7", "id-8"]
+
+
+async def test_an_event_that_could_not_be_read_again_is_refused(memory: Memory) -> None:
+    service = SessionService(memory=memory)
+    session = await service.create_session(**PLACE)
+    for at_s in (float("nan"), float("inf")):
+        with pytest.raises(InvalidMessage):
+            await service.append_event(session, make_event(1, {"app:a": 1}, at_s=at_s))
+    read = await service.get_session(**PLACE)
+    assert read is not None
+    assert (read.events, read.state, session.events) == ([], {}, [])

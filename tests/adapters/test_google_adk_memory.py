@@ -67,6 +67,12 @@ async def test_events_are_found_as_they_were(service: Any) -> None:
     assert await search(service, "nonexistent") == await search(service, "") == await search(service, " \n") == []
 
 
+async def test_an_event_of_a_time_that_no_date_has_hides_no_other(memory: Memory) -> None:
+    service = MemoryService(memory=memory)
+    await service.add_session_to_memory(session("1", event("a", "red tea"), event("b", "green tea", at_s=1e18)))
+    assert {(each.id, each.timestamp is None) for each in await search(service, "tea")} == {("a", False), ("b", True)}
+
+
 async def test_nothing_is_found_by_another_user_or_app(service: Any) -> None:
     secret = event("s", "This is a secret.")
     await service.add_session_to_memory(session("1", secret, app="app/other", user="user"))
@@ -241,6 +247,7 @@ async def test_invalid_arguments_are_refused(memory: Memory) -> None:
     for options, error in (
         ({"memory": memory, "ttl": 0}, InvalidSettings),
         ({"memory": memory, "limit": 0}, ValueError),
+        ({"memory": memory, "limit": 1.5}, ValueError),
         ({"memory": memory, "key_prefix": None}, InvalidSessionId),
         ({"memory": memory, "url": "memory://"}, InvalidSettings),
     ):

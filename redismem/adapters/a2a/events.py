@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
-from redismem import Memory, StoreUnavailable
+from redismem import InvalidSettings, Memory, StoreUnavailable
 from redismem.adapters.a2a.places import EVENT, VERSION, Places
 from redismem.adapters.a2a.versioned import Version
 from redismem.record import Record
@@ -46,12 +46,15 @@ class TaskEventStream(Places, cluster.TaskEventStream):
             memory: A memory to use instead of a URL. The caller closes it.
             redis_client: A redis.asyncio client to use instead of a URL. The caller closes it.
             key_prefix: The `key_prefix` of the store.
-            poll_s: The seconds between two looks for new events.
+            poll_s: The seconds between two looks for new events, 0.001 to 3,600.
 
         Raises:
             InvalidSessionId: `key_prefix` is not a string.
-            InvalidSettings: URL, memory or client is invalid, or more than one of them is given.
+            InvalidSettings: URL, memory or client is invalid, or more than one of them is given. Or `poll_s` is out of
+                range.
         """
+        if not isinstance(poll_s, int | float) or not 0.001 <= poll_s <= 3_600:
+            raise InvalidSettings("poll_s is a number of seconds, 0.001 to 3,600")
         super().__init__(url, memory=memory, redis_client=redis_client, key_prefix=key_prefix)
         self._poll_s = poll_s
 

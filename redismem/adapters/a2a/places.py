@@ -88,13 +88,14 @@ class Places(Opened):
         beginning = f"{self._prefix}:"
         async for entry in self._entries(beginning, owner or None):
             task_id, _, its_owner = entry.id[len(beginning) :].partition("/")
-            if unquote_part(its_owner) == owner and "/" not in its_owner and task_id:
+            if unquote_part(its_owner) == owner and task_id and _is_quoted(task_id + its_owner):
                 yield entry
 
     async def entries_of(self, task_id: str, *, push: bool) -> list[RecordEntry]:
         """Return the records of a task, or of its push notification configs, of all owners."""
         beginning = f"{self._prefix}{'-push' if push else ''}:{quote_part(task_id)}/"
-        return [entry async for entry in self._entries(beginning, None)]
+        found = [entry async for entry in self._entries(beginning, None)]
+        return [entry for entry in found if _is_quoted(entry.id[len(beginning) :])]
 
     async def _entries(self, beginning: str, owner: str | None) -> AsyncIterator[RecordEntry]:
         cursor: str | None = None
@@ -111,3 +112,8 @@ class Places(Opened):
             raise InvalidSessionId("a task has no id, so all such tasks would be one")
         record_id = f"{prefix}:{quote_part(task_id)}/{quote_part(owner)}"
         return self.memory.record(record_id, owner=owner or None, ttl_s=self._ttl_s)
+
+
+def _is_quoted(part: str) -> bool:
+    """True unless a part of an id belongs to a store with a longer prefix."""
+    return ":" not in part and "/" not in part

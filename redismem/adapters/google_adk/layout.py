@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from google.adk.events.event import Event
 from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 
+from redismem import InvalidMessage
 from redismem.record import Found, Related
 
 SESSION, STATE, EVENT, ID = b"m", b"s:", b"e:", b"i:"
@@ -35,7 +37,13 @@ def split_state(delta: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def encode_event(event: Event) -> tuple[bytes, dict[str, dict[str, Any]]]:
-    """Return an event as JSON without `temp:` keys, and the changes of state that it contains."""
+    """Return an event as JSON without `temp:` keys, and the changes of state that it contains.
+
+    Raises:
+        InvalidMessage: its timestamp is no finite number: the session could not be read again.
+    """
+    if not math.isfinite(event.timestamp):
+        raise InvalidMessage("the timestamp of an event is not a finite number, and JSON has no other")
     if not event.actions.state_delta:
         return event.model_dump_json().encode(), split_state({})
     delta = {key: value for key, value in event.actions.state_delta.items() if not key.startswith(State.TEMP_PREFIX)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence, Set
@@ -64,12 +65,12 @@ class MemoryService(Closes, BaseMemoryService):
         Raises:
             InvalidSessionId: `key_prefix` cannot begin a session id.
             InvalidSettings: URL, memory, client or ttl is invalid, or more than one of the first three is given.
-            ValueError: `limit` is not positive.
+            ValueError: `limit` is not a positive integer.
         """
         if not isinstance(key_prefix, str):
             raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
-        if limit < 1:
-            raise ValueError("limit must be 1 or more")
+        if type(limit) is not int or limit < 1:
+            raise ValueError("limit must be an integer, 1 or more")
         self._prefix, self._limit = f"{key_prefix}:" if key_prefix else "", limit
         self._policy = make_policy(ttl, summarise=False)
         self._opened = Opened(url, memory, redis_client)
@@ -319,7 +320,8 @@ def _decode(message: Message) -> MemoryEntry:
         content = types.Content(role=metadata.get("role"), parts=[types.Part(text=_text(message))])
     timestamp = metadata.get("timestamp")
     if "at" in metadata:
-        timestamp = datetime.fromtimestamp(metadata["at"]).isoformat()  # noqa: DTZ006 (as ADK formats them)
+        with contextlib.suppress(OverflowError, ValueError, OSError):  # beyond the years that a date can have
+            timestamp = datetime.fromtimestamp(metadata["at"]).isoformat()  # noqa: DTZ006 (as ADK formats them)
     return MemoryEntry(
         content=content,
         id=message.id,

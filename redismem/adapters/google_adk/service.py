@@ -164,6 +164,7 @@ class SessionService(Closes, BaseSessionService):
         `app:` keys are written first, in a step of their own.
 
         Raises:
+            InvalidMessage: The timestamp of the event is not a finite number.
             SessionNotFoundError: There is no such session.
             StaleSessionError: With `single_writer`, another caller has appended since the session was read.
         """
