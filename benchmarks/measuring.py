@@ -43,12 +43,10 @@ class Server:
         time.sleep(seconds)
         return (self.cpu_s() - before) / seconds
 
-    def used_bytes(self, deadline_s: float = 10) -> int:
-        """Return the memory in use without other clients, since a connection's buffers may outweigh sessions."""
-        until = time.monotonic() + deadline_s
-        while self.client.info("clients")["connected_clients"] > 1 and time.monotonic() < until:
-            time.sleep(0.01)
-        return int(self.client.info("memory")["used_memory"])
+    def used_bytes(self) -> int:
+        """Return the memory in use without the buffers of connections and of the log, which may outweigh sessions."""
+        memory = self.client.info("memory")
+        return int(memory["used_memory"] - memory["mem_clients_normal"] - memory["mem_aof_buffer"])
 
     def keys_bytes(self, keys: Sequence[bytes]) -> int:
         pipeline = self.client.pipeline(transaction=False)

@@ -17,7 +17,6 @@ import random
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +41,6 @@ class Side:
         self.used_bytes = used_bytes
 
 
-def _stored_bytes(server: Server) -> int:
-    """Return the memory in use without buffers of connections: the savers stay connected."""
-    memory = server.client.info("memory")
-    return int(memory["used_memory"] - memory["mem_clients_normal"] - memory["mem_aof_buffer"])
-
-
 async def _open_sqlite(stack: contextlib.AsyncExitStack, server: Server) -> Side:
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
@@ -69,14 +62,14 @@ async def _open_sqlite_in_memory(stack: contextlib.AsyncExitStack, server: Serve
 
 async def _open_ours(stack: contextlib.AsyncExitStack, server: Server) -> Side:
     saver = await stack.enter_async_context(RedismemSaver.from_conn_string(server.url))
-    return Side(saver, partial(_stored_bytes, server))
+    return Side(saver, server.used_bytes)
 
 
 async def _open_valkey(stack: contextlib.AsyncExitStack, server: Server) -> Side:
     from langgraph_checkpoint_aws import AsyncValkeySaver
 
     saver = await stack.enter_async_context(AsyncValkeySaver.from_conn_string(server.url, pool_size=128))
-    return Side(saver, partial(_stored_bytes, server))
+    return Side(saver, server.used_bytes)
 
 
 async def _open_postgres(stack: contextlib.AsyncExitStack, server: Server) -> Side:
