@@ -57,7 +57,8 @@ class Goal:
         The first row has the settings now.
         """
         now = rows[0]
-        allowed = [now, *(row for row in rows[1:] if self.allows(row.figures, now.figures))]
+        sound = (row for row in rows[1:] if not row.figures.differences)
+        allowed = [now, *(row for row in sound if self.allows(row.figures, now.figures))]
         best = min(map(self.rank, allowed))
         close = [row for row in allowed if self.rank(row) <= best + _ERRORS[self.name] * abs(best)]
         return min(close, key=lambda row: (row.choice.changes, self.rank(row)))

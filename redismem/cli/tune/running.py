@@ -252,7 +252,7 @@ class Run:
                 self.problems += [(line, f"{choice.name}: {text}") for line, text in figures.differences]
                 if figures.opened is not None and (failures := figures.opened.failures):
                     failed = ", ".join(f"{count:,} {error}" for error, count in failures.items())
-                    self.notes.append(f"{choice.name}: turns that failed at the rate: {failed}")
+                    self.notes.append(f"{label}: turns that failed at the rate: {failed}")
                 return figures
         finally:
             self._left -= 1

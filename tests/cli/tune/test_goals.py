@@ -31,9 +31,11 @@ def test_the_best_row_keeps_within_the_limits(name: Any, best: str) -> None:
         Row(Choice("few tokens", {}, 0), figures(500, 0.78)),
         Row(Choice("forgets", {}, 0), figures(100, 0.5, 10)),
         Row(Choice("little CPU", {}, 0), figures(900, 0.8, 80)),
+        Row(Choice("loses a message", {}, 0), figures(100, 0.95, 10)),
         Row(Choice("much", {}, 0), figures(1_900, 0.9)),
         Row(Choice("everything", {}, 0), figures(9_000, 1.0)),
     ]
+    rows[4].figures.differences.append((1, "message 1 differs from the file"))
     assert goal(name).best(rows).choice.name == best
 
 
