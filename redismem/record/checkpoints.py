@@ -7,7 +7,7 @@ another process has written meanwhile, it raises RecordConflict, and the next sw
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from functools import partial
 from uuid import UUID
@@ -20,8 +20,11 @@ from redismem.record.record import Record
 _TimeOf = Callable[[bytes], int | None]
 _GRAPH = b"\0"
 """The namespace of the graph itself, with its NUL."""
-_REVISION, _DELTA = b"v", b"d"
-"""Fields of a thread of LangGraph: its revision, and the mark of a DeltaChannel, whose ancestors all stay."""
+_REVISION, _DELTA, _LEFT = b"v", b"d", b"x"
+"""Fields of a thread of LangGraph: its revision, and the mark of a DeltaChannel, whose ancestors all stay.
+
+The last one marks a removal under way: if it was interrupted, writes and runs of removed checkpoints are left.
+"""
 _PAGE_COUNT = 500
 _NAMES_COUNT = 4_000
 _BATCH_COUNT = 100
@@ -37,7 +40,7 @@ async def trim_langgraph(record: Record, keep_last: int | None, before_ms: int |
     subgraph that keeps its state also keeps what the graph's checkpoints go on from. All stays of a thread with a
     DeltaChannel.
     """
-    [revision, delta] = await record.get(_REVISION, _DELTA)
+    [revision, delta, left] = await record.get(_REVISION, _DELTA, _LEFT)
     if revision is None or delta is not None:
         return 0
     heads = {found.member: Head.decode(found.value or b"") async for found in _pages(record, b"c:")}
@@ -54,7 +57,7 @@ async def trim_langgraph(record: Record, keep_last: int | None, before_ms: int |
         ):  # a run from the graph's oldest checkpoint takes the subgraph's last one before it
             first = min(first, max((id for id in map(_id_of, members) if id < first_of_graph), default=b""))
         gone |= {member: heads[member] for member in members if _id_of(member) < first}
-    if not gone:
+    if not gone and left is None:
         return 0
     kept = {name for member, head in heads.items() if member not in gone for name in head.names}
     last = {name: member for member, head in gone.items() for name in head.names}
@@ -62,21 +65,33 @@ async def trim_langgraph(record: Record, keep_last: int | None, before_ms: int |
         drops = {name for member in part for name in gone[member].names if name not in kept and last[name] == member}
         following = os.urandom(8)
         change = Change(
-            equals={_REVISION: revision}, sets={_REVISION: following}, drops=[*part, *drops], removes=[*part]
+            equals={_REVISION: revision},
+            sets={_REVISION: following, _LEFT: b""},
+            drops=[*part, *drops],
+            removes=[*part],
         )
         await record.write(change)
         revision = following
         await _drop_writes(record, part)
-    runs = [found.member async for found in _pages(record, b"r:")]
-    stay = heads.keys() - gone.keys()
-    left = [run for run in runs if b"c:" + run.split(b"\0", 1)[1] not in stay]
-    for at in range(0, len(left), _NAMES_COUNT):
-        await record.write(Change(equals={_REVISION: revision}, removes=left[at : at + _NAMES_COUNT]))
+    stay = {member[2:] for member in heads.keys() - gone.keys()}
+    await _drop_rest(record, revision, stay, was_interrupted=left is not None)
     return len(gone)
 
 
+async def _drop_rest(record: Record, revision: bytes, stay: Set[bytes], *, was_interrupted: bool) -> None:
+    """Remove the runs of removed checkpoints, and after an interrupted round also writes; then the mark."""
+    rest = [found.member async for found in _pages(record, b"r:") if found.member.split(b"\0", 1)[1] not in stay]
+    if was_interrupted:
+        writes = [found.member async for found in _pages(record, b"w:")]
+        rest += [write for write in writes if write[2:].rsplit(b"\0", 2)[0] not in stay]
+    for at in range(0, len(rest), _NAMES_COUNT):
+        some = rest[at : at + _NAMES_COUNT]
+        await record.write(Change(equals={_REVISION: revision}, drops=some, removes=some))
+    await record.write(Change(equals={_REVISION: revision}, drops=[_LEFT]))
+
+
 async def _drop_writes(record: Record, removed: Iterable[bytes]) -> None:
-    """Drop the writes of removed checkpoints and of all before them: also what an interrupted round has left."""
+    """Drop the writes of removed checkpoints, and of those before them in their namespaces, which were removed too."""
     for newest in {member.rpartition(b"\0")[0]: member for member in removed}.values():
         namespace, _, checkpoint_id = newest[2:].rpartition(b"\0")
         writes = b"w:" + namespace + b"\0"

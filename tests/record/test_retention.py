@@ -177,6 +177,22 @@ async def test_a_checkpoint_that_another_writer_saves_from_removal_has_its_write
     assert [member for member in await members_of(memory) if member[:2] in (b"r:", b"w:")] == []
 
 
+async def test_nothing_of_removed_checkpoints_is_left_by_a_worker_that_was_killed(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver = RedismemSaver(memory, keep_last=1)
+    await build(saver).ainvoke({"words": ["a"], "note": ""}, {**THREAD, "metadata": {"run_id": "r"}})
+    with monkeypatch.context() as patched:
+        patched.setattr(Record, "drop", AsyncMock(side_effect=asyncio.CancelledError))
+        with pytest.raises(asyncio.CancelledError):
+            await Eviction(memory.store).sweep()
+    assert len(await ids_of(saver)) == 1
+    assert {member[:2] for member in await members_of(memory)} == {b"c:", b"r:", b"w:"}
+    await Eviction(memory.store).sweep()
+    assert [member[:2] for member in await members_of(memory)] == [b"c:", b"r:"]
+    assert await memory.record("langgraph:t").get(b"x") == [None]
+
+
 async def until_older(memory: Memory) -> None:
     """Wait until the server's clock is some milliseconds further."""
     begun_ms = await memory.server_time_ms()

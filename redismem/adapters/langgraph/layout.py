@@ -9,6 +9,7 @@ blobs of its channels.
     r:<run id> <namespace> <checkpoint id>         member: a checkpoint of a run
     v                                              field: random bytes, new with each change of the checkpoints
     d                                              field: set once a checkpoint has a delta channel
+    x                                              field: set while a worker removes checkpoints
     t                                              field: the generation of the last turn, which fences its writes
 """
 
