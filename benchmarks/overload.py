@@ -321,7 +321,7 @@ def main() -> None:
         print(json.dumps(run(figures)))
         return
     parser = options("benchmarks.overload", __doc__ or "", rounds=1)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of the overload of each side (20)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of the overload of each side (10)")
     parser.add_argument("--side", choices=SIDES, help="only this one")
     asked = parser.parse_args()
     with own_server() as server:

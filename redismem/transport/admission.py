@@ -21,8 +21,11 @@ LATE_S = 0.1
 """An iteration of the event loop that takes as long as this is late."""
 STANDING_S = 0.2
 """The seconds for which iterations or replies must have been late before calls are refused."""
-TAKEN_S = 0.01
-"""The seconds of an iteration that begin new work while calls are refused."""
+TAKEN_S, MOST_TAKEN_S = 0.01, 0.1
+"""The seconds of an iteration that begin new work while calls are refused: the fewest, and the most.
+
+A long iteration halves them, and each short one adds a fifth: refusals and other work take their time too.
+"""
 CALM_S = 0.5
 """The seconds without a refusal after which the overload counts as over."""
 FORGOTTEN_S = 1.0
@@ -65,6 +68,7 @@ class Admission:
         self.is_marked = False
         """True while an iteration is being measured."""
         self._queue: Queue | None = None
+        self._taken_s = TAKEN_S
         self._marked_s = self._measured_s = self._refused_s = -math.inf
         self._late_since_s = math.inf
 
@@ -84,6 +88,10 @@ class Admission:
         if self._marked_s - self._measured_s > FORGOTTEN_S:
             self._late_since_s = math.inf
         self._measured_s = now_s
+        if now_s - self._marked_s > LATE_S / 2:
+            self._taken_s = max(TAKEN_S, self._taken_s / 2)
+        elif self in behind:
+            self._taken_s = min(MOST_TAKEN_S, self._taken_s * 1.2)
         if now_s - self._marked_s >= LATE_S or self._wait_s() >= self._slow_s:
             self._late_since_s = min(self._late_since_s, self._marked_s)
             behind.add(self)
@@ -111,7 +119,7 @@ class Admission:
             return ""
         reason = ""
         if self._queue is not None and len(self._queue.sent) >= FEW_COUNT:
-            if self.is_marked and now_s - self._marked_s > TAKEN_S * patience:
+            if self.is_marked and now_s - self._marked_s > self._taken_s * patience:
                 reason = Reason.BUSY
             elif place == self.place and self._wait_s() > self._slow_s * patience:
                 reason = Reason.SLOW

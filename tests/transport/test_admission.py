@@ -14,7 +14,7 @@ from support.overloads import refusing
 
 from redismem.events import NEW_WORK, PAID_FOR
 from redismem.transport import admission
-from redismem.transport.admission import CALM_S, FEW_COUNT, LATE_S, STANDING_S, TAKEN_S, Admission, Reason
+from redismem.transport.admission import CALM_S, FEW_COUNT, LATE_S, MOST_TAKEN_S, STANDING_S, TAKEN_S, Admission, Reason
 
 PLACE = "host:1"
 SLOW_S = 0.25
@@ -91,6 +91,24 @@ def test_a_queue_that_stands_refuses_new_work_first_and_takes_some_in_each_itera
     process.work(0)
     process.call()
     assert process.refusal() == ""
+
+
+def test_short_iterations_take_more_new_work_until_one_is_long(process: Process) -> None:
+    stand(process)
+    process.now += 2 * TAKEN_S
+    assert process.refusal() == Reason.BUSY
+    for _ in range(10):
+        process.work(0)
+        process.call()
+        process.now += 2 * TAKEN_S
+        process.refusal()
+    assert process.refusal() == ""
+    process.now += MOST_TAKEN_S
+    assert process.refusal() == Reason.BUSY
+    process.work(0)
+    stand(process)
+    process.now += 2 * TAKEN_S
+    assert process.refusal() == Reason.BUSY
 
 
 @pytest.mark.parametrize("took_s", [[STANDING_S * 0.9], [LATE_S + 0.01, 0.01, LATE_S + 0.01, 0.01, LATE_S + 0.01]])
