@@ -20,7 +20,7 @@ from typing import Any, Protocol
 LATE_S = 0.1
 """An iteration of the event loop that takes as long as this is late."""
 STANDING_S = 0.2
-"""The seconds for which iterations or replies must have been late before calls are refused."""
+"""The seconds for which iterations or replies must stay late, after the first late one, before calls are refused."""
 TAKEN_S, MOST_TAKEN_S = 0.01, 0.1
 """The seconds of an iteration that begin new work while calls are refused: the fewest, and the most.
 
@@ -93,7 +93,8 @@ class Admission:
         elif self in behind:
             self._taken_s = min(MOST_TAKEN_S, self._taken_s * 1.2)
         if now_s - self._marked_s >= LATE_S or self._wait_s() >= self._slow_s:
-            self._late_since_s = min(self._late_since_s, self._marked_s)
+            # from its end: a pause of the process is one long iteration, and the next is short
+            self._late_since_s = min(self._late_since_s, now_s)
             behind.add(self)
         else:
             self._late_since_s = math.inf

@@ -122,6 +122,15 @@ def test_a_burst_is_served(process: Process, took_s: list[float]) -> None:
     assert process.refusal() == ""
 
 
+@pytest.mark.parametrize("pause_s", [2 * STANDING_S, 2.0])
+def test_a_pause_of_the_process_is_no_queue_that_stands(process: Process, pause_s: float) -> None:
+    for seconds in (0.01, pause_s, 2 * TAKEN_S):
+        process.call(64)
+        process.now += seconds
+        assert process.refusal() == ""
+        process.work(0)
+
+
 def test_few_calls_are_never_refused_however_busy_the_process(process: Process) -> None:
     stand(process)
     process.work(0)
