@@ -52,9 +52,7 @@ async def trim_langgraph(record: Record, keep_last: int | None, before_ms: int |
         first = oldest_of(members)
         if b":" in namespace:  # of one task, because the subgraph has no checkpointer: it goes with its parent
             first = max(first, first_of_graph)
-        elif (
-            first_of_graph and namespace != _GRAPH
-        ):  # a run from the graph's oldest checkpoint takes the subgraph's last one before it
+        elif first_of_graph and namespace != _GRAPH:  # a run from there takes the subgraph's last one before it
             first = min(first, max((id for id in map(_id_of, members) if id < first_of_graph), default=b""))
         gone |= {member: heads[member] for member in members if _id_of(member) < first}
     if not gone and left is None:
@@ -82,8 +80,11 @@ async def _drop_rest(record: Record, revision: bytes, stay: Set[bytes], *, was_i
     """Remove the runs of removed checkpoints, and after an interrupted round also writes; then the mark."""
     rest = [found.member async for found in _pages(record, b"r:") if found.member.split(b"\0", 1)[1] not in stay]
     if was_interrupted:
-        writes = [found.member async for found in _pages(record, b"w:")]
-        rest += [write for write in writes if write[2:].rsplit(b"\0", 2)[0] not in stay]
+        oldest = {name.rpartition(b"\0")[0]: _id_of(name) for name in sorted(stay, reverse=True)}
+        async for found in _pages(record, b"w:"):  # newer ones may come before their checkpoint
+            namespace, checkpoint_id = found.member[2:].split(b"\0")[:2]
+            if checkpoint_id < oldest.get(namespace, oldest.get(b"", b"")):
+                rest.append(found.member)
     for at in range(0, len(rest), _NAMES_COUNT):
         some = rest[at : at + _NAMES_COUNT]
         await record.write(Change(equals={_REVISION: revision}, drops=some, removes=some))
