@@ -188,7 +188,7 @@ async def test_nothing_of_removed_checkpoints_is_left_by_a_worker_that_was_kille
             await Eviction(memory.store).sweep()
     assert len(await ids_of(saver)) == 1
     assert {member[:2] for member in await members_of(memory)} == {b"c:", b"r:", b"w:"}
-    coming = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "2"}}
+    coming: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "2"}}
     await saver.aput_writes(coming, [("note", "x")], "task")  # LangGraph stores it beside its checkpoint
     await Eviction(memory.store).sweep()
     assert [member[:2] for member in await members_of(memory)] == [b"c:", b"r:", b"w:"]
