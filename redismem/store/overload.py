@@ -19,8 +19,8 @@ RETRIES_COUNT = 500
 refused: Counter[str] = Counter()
 """The number of calls and requests that this process has refused, by reason."""
 _MEANINGS = {
-    Reason.BUSY: "this process has more calls to make than it can make in time",
-    Reason.SLOW: "Redis answers, but later than this process makes calls",
+    Reason.BUSY: "this process has more calls to make than it can make in time, so this one was not made",
+    Reason.SLOW: "Redis answers, but later than this process makes calls, so this one was not made",
 }
 
 
@@ -35,7 +35,7 @@ def refusal(patience: int, place: str = "", session_id: str | None = None) -> Ov
     Without a place, the reason is this process alone, not a server.
     """
     reason = reason_to_refuse(place, patience) if patience else ""
-    return overloaded(f"{_MEANINGS[reason]}, so this one was not made", session_id, reason) if reason else None
+    return overloaded(_MEANINGS[reason], session_id, reason) if reason else None
 
 
 def overloaded(text: str, session_id: str | None, reason: str) -> Overloaded:

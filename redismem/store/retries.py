@@ -106,7 +106,8 @@ class Retries:
         left_s = self._deadline - self._clock()
         if left_s <= 0:
             reason, meaning = self._why
-            raise self._unavailable(f"{self.redis} did not take the call in time, {self._tries()}: {meaning}", reason)
+            text = f"{self.redis} did not take the call in time, tried {self._sent_count} times: {meaning}"
+            raise self._unavailable(text, reason)
         return min(self._reply_timeout_s, left_s)
 
     def pause_s(self, failure: ServerError | ConnectionLost) -> float:
@@ -137,7 +138,7 @@ class Retries:
         if self._sent_count == 1 and isinstance(failure, ConnectionLost) and failure.sent:
             pause_s = 0.0  # the sooner an append is resent, the fewer appends of other processes come between
         if self._clock() + pause_s >= self._deadline:
-            text = f"{self.redis} did not take the call in time, {self._tries()}: "
+            text = f"{self.redis} did not take the call in time, tried {self._sent_count} times: "
             answered, meaning = self._answer
             if answered and reason == "TimeoutError":
                 # The time left may have been too short for any reply. Report the last error reply instead of the
@@ -165,9 +166,6 @@ class Retries:
             raise self._unavailable(text, failure.reason)
         text = f"{self.redis} cannot be called: {_explain(failure)}, so this call was not sent"
         raise overloaded(text, self._session_id, failure.reason)
-
-    def _tries(self) -> str:
-        return f"tried {self._sent_count} times"
 
     def _unavailable(self, text: str, reason: str) -> StoreUnavailable:
         text += possibly_made(self.may_be_done)
