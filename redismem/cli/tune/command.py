@@ -17,6 +17,7 @@ from redismem.cli.tune.figures import Figures
 from redismem.cli.tune.goals import Goal, GoalName
 from redismem.cli.tune.running import How, Named, Run, claimed, load
 from redismem.cli.tune.showing import figures_of, is_better, print_named, print_picture, print_table, verdict
+from redismem.errors import StoreUnavailable
 from redismem.inspection.figures import plural
 
 Goals = Annotated[
@@ -87,7 +88,7 @@ async def tune(
         try:
             await run.measure_singles()
             named = await run.pursue(goals)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, StoreUnavailable):
             if run.rows:
                 _show(around | {"stopped": "before the end"}, run, [], as_json=as_json)
             raise

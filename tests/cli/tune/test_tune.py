@@ -13,7 +13,7 @@ from support.commands import TransportLayer
 from support.redis_server import RedisServer
 from support.transcripts import CALL, CHAT, chat, write
 
-from redismem import Message
+from redismem import Message, StoreUnavailable
 from redismem.blocking import Memory
 from redismem.cli.tune import choices, running
 from redismem.protocol.scripts import load
@@ -152,7 +152,7 @@ def test_a_second_run_is_refused_until_the_first_has_ended_or_is_replaced(
     assert redis_server.say("KEYS", "*redismem-tune*") == []
 
 
-def test_ctrl_c_keeps_what_is_done_and_removes_what_was_written(
+def test_ctrl_c_or_a_lost_redis_keeps_what_is_done_and_removes_what_was_written(
     command: Any, redis_server: RedisServer, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measure = running.Run._measure
@@ -169,6 +169,15 @@ def test_ctrl_c_keeps_what_is_done_and_removes_what_was_written(
     assert "C summary 600" not in ran.out
     assert "before the end" in ran.out
     assert redis_server.say("KEYS", "*redismem-tune*") == []
+
+    async def refused(run: running.Run, choice: choices.Choice) -> bool:
+        if len(run.rows) == 2:
+            raise StoreUnavailable("Redis has not answered for 5.0 s")
+        return await measure(run, choice)
+
+    monkeypatch.setattr(running.Run, "_measure", refused)
+    ran = command("tune", file, "--url", redis_server.url, "--seconds", "0")
+    assert (ran.code, "B window 20/12" in ran.out, "before the end" in ran.out) == (3, True, True)
 
 
 def test_a_wrong_file_is_named_with_its_line(command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
