@@ -17,11 +17,11 @@ from collections import deque
 from time import monotonic
 from typing import Any, Protocol
 
-LATE_S = 0.1
+LATE_S = 0.2
 """An iteration of the event loop that takes as long as this is late."""
-STANDING_S = 0.2
+STANDING_S = 0.3
 """The seconds for which iterations or replies must stay late, after the first late one, before calls are refused."""
-TAKEN_S, MOST_TAKEN_S = 0.01, 0.1
+TAKEN_S, MOST_TAKEN_S = 0.025, 0.25
 """The seconds of an iteration that begin new work while calls are refused: the fewest, and the most.
 
 A long iteration halves them, and each short one adds a fifth: refusals and other work take their time too.

@@ -97,7 +97,7 @@ def test_short_iterations_take_more_new_work_until_one_is_long(process: Process)
     stand(process)
     process.now += 2 * TAKEN_S
     assert process.refusal() == Reason.BUSY
-    for _ in range(10):
+    for _ in range(5):
         process.work(0)
         process.call()
         process.now += 2 * TAKEN_S
