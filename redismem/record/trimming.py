@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from redismem.errors import CorruptSession, InvalidRecord, RecordConflict
+from redismem.protocol.ids import session_hash
 from redismem.protocol.record.listing import RecordEntry
 from redismem.record.checkpoints import trim_agent_framework, trim_langgraph
 from redismem.record.listing import list_records
@@ -15,6 +17,7 @@ from redismem.record.record import Record
 from redismem.record.transcripts.transcript import moment_ms
 from redismem.store.store import Store
 
+_log = logging.getLogger("redismem")
 _OTHERS_FACTOR = 4
 _MOST_COUNT = 1_000
 """The newest records that a page lists."""
@@ -40,8 +43,8 @@ async def apply_policy(store: Store, record: Record, policy: bytes, now_ms: int)
             return await _remove(store, record, _CONVERSATIONS[kind], keep_last, before_ms)
     except (RecordConflict, CorruptSession, InvalidRecord):
         pass  # another process has written the record; the sweep comes again
-    except (ValueError, LookupError, TypeError):
-        pass  # a damaged record stays, and stops no others
+    except (ValueError, LookupError, TypeError) as failure:  # a damaged record stays, and stops no others
+        _log.warning("the policy of record %s cannot be applied: %s", session_hash(record.id), type(failure).__name__)
     return 0
 
 

@@ -32,7 +32,7 @@ from redismem.adapters.google_adk import SessionService
 from redismem.adapters.langgraph import RedismemSaver
 from redismem.adapters.pydantic_ai import ConversationStore
 from redismem.adapters.strands import Storage
-from redismem.record import Record, trimming
+from redismem.record import Change, Record, trimming
 from redismem.workers.eviction import Eviction
 
 STATES_OF_ALL = EventActions(state_delta={"app:a": 1, "user:u": 2, "s": 3})
@@ -348,3 +348,20 @@ def test_policies_out_of_range_are_refused() -> None:
         for make in (RedismemSaver, SessionStore, SessionService, Storage):
             with pytest.raises(InvalidRecord):
                 make(url="memory://", **options)
+
+
+async def test_a_damaged_record_stays_and_is_named_in_the_log_and_the_others_go(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = SessionService(memory=memory, max_age=0.001)
+    for session_id in ("damaged", "old"):
+        await service.create_session(app_name="app", user_id="ann", session_id=session_id)
+    [damaged] = [entry for entry in (await memory.records()).records if entry.id.endswith("/damaged")]
+    record = memory.record(damaged.id, tag=damaged.tag, owner="ann")
+    await record.write(Change(sets={b"m": b"no numbers"}))
+    await until_older(memory)
+    await Eviction(memory.store).sweep()
+    left = [entry.id for entry in (await memory.records()).records if entry.id.count("/") == 2]
+    assert left == [damaged.id]
+    assert "cannot be applied: " in caplog.text
+    assert "damaged" not in caplog.text

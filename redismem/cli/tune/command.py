@@ -31,7 +31,7 @@ _LISTED_PROBLEMS = 100
 
 
 async def tune(
-    file: Annotated[Path, Parameter(help='One conversation per line: `{"session_id": "…", "messages": [{…}, …]}`.')],
+    file: Annotated[Path, Parameter(help='One conversation per line: `{"messages": [{…}, …]}`.')],
     /,
     *,
     goal: Goals = (),

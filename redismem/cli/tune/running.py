@@ -88,7 +88,7 @@ def load(file: Path, most: int) -> Loaded:
     for place, (number, line) in enumerate(lines(file)):
         if place in places:
             try:
-                transcript = parse(number, line, str)
+                transcript = parse(number, line)
                 conversations.append(prepare(transcript, questions_of(transcript)))
             except BadLine as bad:
                 raise Stop(f"{file}, line {number}: {bad}", 2) from None

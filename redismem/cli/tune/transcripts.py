@@ -47,8 +47,10 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, line
 
 
-def parse(number: int, line: bytes, check_id: Callable[[str], object]) -> Transcript:
+def parse(number: int, line: bytes, check_id: Callable[[str], object] | None = None) -> Transcript:
     """Parse a line of the file. `check_id` raises InvalidSessionId for an id that no session may have.
+
+    Without it, the line needs no id, and one that it has is left alone.
 
     Raises:
         BadLine: if the line is no conversation.
@@ -58,21 +60,26 @@ def parse(number: int, line: bytes, check_id: Callable[[str], object]) -> Transc
     except UnicodeDecodeError:
         raise BadLine("not UTF-8") from None
     except json.JSONDecodeError as cause:
-        raise BadLine(f"not JSON: {cause.msg} at column {cause.colno}") from None
+        raise BadLine(f"not JSON: {cause.msg.removesuffix(' at')} at column {cause.colno}") from None
     except (ValueError, RecursionError) as cause:
         raise BadLine(f"JSON that Python cannot represent ({type(cause).__name__})") from None
     if not isinstance(row, dict):
         raise BadLine("not a JSON object")
-    session_id, messages, owner = row.get("session_id"), row.get("messages"), row.get("owner")
-    if not isinstance(session_id, str):
-        raise BadLine("no session_id" if session_id is None else "session_id is not a string")
+    session_id = "" if check_id is None else _check_session_id(row.get("session_id"), check_id)
+    owner = row.get("owner")
     if owner is not None and not isinstance(owner, str):
         raise BadLine("owner is not a string")
+    return Transcript(number, session_id, _check_messages(row.get("messages")), owner, row.get("questions"))
+
+
+def _check_session_id(session_id: Any, check_id: Callable[[str], object]) -> str:
+    if not isinstance(session_id, str):
+        raise BadLine("no session_id" if session_id is None else "session_id is not a string")
     try:
         check_id(session_id)
     except InvalidSessionId as refused:
         raise BadLine(str(refused)) from None
-    return Transcript(number, session_id, _check_messages(messages), owner, row.get("questions"))
+    return session_id
 
 
 def _check_messages(messages: Any) -> list[dict[str, Any]]:

@@ -72,6 +72,7 @@ def test_a_line_keeps_every_key_and_type() -> None:
     found = parse(3, json.dumps({"session_id": "a", "messages": messages, "more": 1}).encode(), CHECK_ID)
     assert (found.line, found.session_id) == (3, "a")
     assert json.dumps(found.messages) == json.dumps(messages)
+    assert parse(3, b'{"messages": [{}]}').session_id == "", "tune needs no ids"
 
 
 def test_marked_answers_have_a_text_and_an_answer() -> None:
