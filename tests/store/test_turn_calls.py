@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 import redis.asyncio
-from support.checks import user
+from support.checks import until, user
 from support.cluster_servers import ClusterServers
 from support.cut_logs import SETTINGS, check_cut_anywhere, crash
 from support.faulty import Faulty
@@ -259,6 +260,8 @@ async def test_a_log_cut_within_a_script_is_made_whole_by_the_resent_call(server
             turn = (await turns.begin()).turn
             call = turns.ending(turn, len(Q), DONE if what == "end" else None)
             if what == "write":
+                begun_ms = await memory.server_time_ms()  # within a second, a write notes no activity
+                await until(lambda: time.time() * 1_000 > begun_ms + 1_100)
                 call = write_turns(turns.settings, None, [TurnWrite(turns.keys, turn, len(Q), DELTA)])
 
         async def note(session: Session) -> None:
