@@ -211,8 +211,8 @@ class SessionStore(Closes, theirs.SessionStore):
             for entry in page.records:
                 session_id = unquote_part(entry.id[len(beginning) :])
                 key: SessionKey = {"project_key": project_key, "session_id": session_id}
-                is_its_own = _quote(session_id) == entry.id[len(beginning) :]  # else of a longer prefix
-                is_its_own = is_its_own and resolve_owner(self._owner, key) in (None, entry.owner)
+                is_like = quote_part(session_id) == entry.id[len(beginning) :]  # else of a longer prefix
+                is_its_own = is_like and resolve_owner(self._owner, key) in (None, entry.owner)
                 if is_its_own and (state := entry.values[0]) is not None:
                     yield session_id, json.loads(state)
             cursor = page.cursor

@@ -78,10 +78,7 @@ class Proximity:
         if limit is not None and max_tokens is not None:
             return list(hits)
         count = len(hits) if max_tokens is None else count_hits(max_tokens)
-        scores = {
-            seq: self._scores[seq] + (0.0 if (words := words_of(seq)) is None else self._bonus(words))
-            for seq in hits[:count]
-        }
+        scores = {seq: self._scores[seq] + self._bonus(words_of(seq)) for seq in hits[:count]}
         return [*sorted(scores, key=scores.__getitem__, reverse=True), *hits[count:]]
 
     def _bonus(self, line: LineWords | None) -> float:

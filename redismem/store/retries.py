@@ -64,15 +64,15 @@ class Retries:
 
     __slots__ = (
         "_answer",
+        "_budget",
         "_clock",
         "_deadline",
+        "_redis",
         "_reply_timeout_s",
         "_sent_count",
         "_session_id",
         "_why",
-        "budget",
         "may_be_done",
-        "redis",
     )
 
     def __init__(
@@ -82,18 +82,25 @@ class Retries:
         reply_timeout_s: float,
         clock: Callable[[], float] = time.monotonic,
         place: str = "",
+        budget: RetryBudget | None = None,
     ) -> None:
-        """Start the deadline. `place` is the address of Redis for error texts."""
+        """Start the deadline.
+
+        Args:
+            session_id: The session of the call.
+            deadline_s: The seconds that are left for the call.
+            reply_timeout_s: The seconds to wait for a reply.
+            clock: The clock of the deadline.
+            place: The address of Redis for error texts.
+            budget: The budget of this process for retries in an overload. `None` lets the call wait until its deadline.
+        """
         self._session_id = session_id
-        self.redis = redis_at(place)
-        """The name of the server in error texts."""
+        self._redis, self._budget = redis_at(place), budget
         self._reply_timeout_s = reply_timeout_s
         self._clock = clock
         self._deadline = clock() + deadline_s
         self._sent_count = 1
         self._answer = self._why = ("", "")
-        self.budget: RetryBudget | None = None
-        """The budget of this process for retries in an overload; `None` lets the call wait until its deadline."""
         self.may_be_done = False
         """True once an attempt was sent and got no reply, so that Redis may have made the call."""
 
@@ -106,7 +113,7 @@ class Retries:
         left_s = self._deadline - self._clock()
         if left_s <= 0:
             reason, meaning = self._why
-            text = f"{self.redis} did not take the call in time, tried {self._sent_count} times: {meaning}"
+            text = f"{self._redis} did not take the call in time, tried {self._sent_count} times: {meaning}"
             raise self._unavailable(text, reason)
         return min(self._reply_timeout_s, left_s)
 
@@ -122,15 +129,15 @@ class Retries:
             if refused is not None:
                 raise refused
             if failure.word not in TRANSIENT_WORDS:
-                text = f"{self.redis} refused the call: {_explain(failure)}"
+                text = f"{self._redis} refused the call: {_explain(failure)}"
                 raise self._unavailable(text, failure.word)
             reason = failure.word
         else:
             reason = failure.reason
-            if failure.crowded and self.budget is not None:
-                self._take_retry(self.budget, failure)
+            if failure.crowded and self._budget is not None:
+                self._take_retry(self._budget, failure)
             elif failure.lasts and not failure.crowded:
-                raise self._unavailable(f"{self.redis} cannot be called: {_explain(failure)}", reason)
+                raise self._unavailable(f"{self._redis} cannot be called: {_explain(failure)}", reason)
         self._why = (reason, _explain(failure))
         if reason in TRANSIENT_WORDS:
             self._answer = self._why
@@ -138,7 +145,7 @@ class Retries:
         if self._sent_count == 1 and isinstance(failure, ConnectionLost) and failure.sent:
             pause_s = 0.0  # the sooner an append is resent, the fewer appends of other processes come between
         if self._clock() + pause_s >= self._deadline:
-            text = f"{self.redis} did not take the call in time, tried {self._sent_count} times: "
+            text = f"{self._redis} did not take the call in time, tried {self._sent_count} times: "
             answered, meaning = self._answer
             if answered and reason == "TimeoutError":
                 # The time left may have been too short for any reply. Report the last error reply instead of the
@@ -162,9 +169,9 @@ class Retries:
         if not failure.lasts and budget.take():
             return
         if self.may_be_done:
-            text = f"{self.redis} answers late, and this process has used up its retries: {_explain(failure)}"
+            text = f"{self._redis} answers late, and this process has used up its retries: {_explain(failure)}"
             raise self._unavailable(text, failure.reason)
-        text = f"{self.redis} cannot be called: {_explain(failure)}, so this call was not sent"
+        text = f"{self._redis} cannot be called: {_explain(failure)}, so this call was not sent"
         raise overloaded(text, self._session_id, failure.reason)
 
     def _unavailable(self, text: str, reason: str) -> StoreUnavailable:

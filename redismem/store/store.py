@@ -336,9 +336,9 @@ class Store:
             raise failure
         self._gate.resend(call.session_id)
         left_s = self.settings.deadline_s - (monotonic() - begun_s)
-        retries = Retries(call.session_id, left_s, self.availability.reply_timeout_s)
-        retries.redis = redis_at(place_of(self.transport, call.commands))
-        retries.budget = self._budget if call.op.patience else None
+        place, budget = place_of(self.transport, call.commands), self._budget if call.op.patience else None
+        timeout_s = self.availability.reply_timeout_s
+        retries = Retries(call.session_id, left_s, timeout_s, place=place, budget=budget)
         try:
             return await self._resend(call, failure, retries, begun_s)
         except BaseException:

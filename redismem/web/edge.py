@@ -84,10 +84,7 @@ class Edge:
                 problem.retry_after_s = None  # a retry without a key could store the message twice
             # Once the head is out, the server sees an answer without an end and closes the connection.
             if not answer.begun_s:
-                body = problem.document()
-                await answer.send_whole(
-                    problem.status, [*problem.headers(), (b"content-length", b"%d" % len(body))], body
-                )
+                await answer.send_whole(problem.status, *problem.whole())
         finally:
             ended_s = answer.begun_s or monotonic()
             self._service.meters.request(route_of(path), scope["method"], answer.status, ended_s - begun_s)

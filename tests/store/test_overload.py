@@ -66,8 +66,7 @@ def test_retries_of_late_calls_have_a_budget_that_other_calls_earn() -> None:
     budget = RetryBudget()
 
     def retry(failure: ConnectionLost, budget: RetryBudget | None = budget) -> float:
-        retries = Retries("s", 60, 60)
-        retries.budget = budget
+        retries = Retries("s", 60, 60, budget=budget)
         retries.note(failure)
         return retries.pause_s(failure)
 

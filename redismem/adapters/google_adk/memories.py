@@ -23,8 +23,9 @@ from redismem.text.stems import stems
 _BATCH_COUNT = 500
 _PAGE_COUNT = 100
 _HITS_COUNT = 64
-_TOGETHER_COUNT = 16
 """The hits that a search ranks: the most that recall returns."""
+_TOGETHER_COUNT = 16
+"""The sessions that are read at once."""
 _DELETED = {"deleted": True}
 
 

@@ -25,9 +25,13 @@ class Choice:
     changes: int = 1
     """The number of changes that it joins; 0 for the settings now."""
 
+    def environment(self) -> dict[str, Any]:
+        """Return the variables that set it, with their values."""
+        return {f"REDISMEM_{name.upper()}": value for name, value in self.settings.items()}
+
     def lines(self) -> list[str]:
         """Return the lines that set it, for a shell."""
-        return [f"export REDISMEM_{name.upper()}={_shown(value)}" for name, value in self.settings.items()]
+        return [f"export {name}={_format(value)}" for name, value in self.environment().items()]
 
 
 Kind = Sequence[Choice]
@@ -89,5 +93,5 @@ def _differs(choice: Choice, now: Settings, recall: int) -> bool:
     return choice.recall != recall or any(getattr(now, name) != value for name, value in choice.settings.items())
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

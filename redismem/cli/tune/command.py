@@ -12,7 +12,6 @@ from redismem.cli.options import AsJson, Url, Yes, flag
 from redismem.cli.place import warn_if_embedded
 from redismem.cli.streams import complain_all
 from redismem.cli.terminal import check_file, console, print_json
-from redismem.cli.tune.choices import Choice
 from redismem.cli.tune.figures import Figures
 from redismem.cli.tune.goals import Goal, GoalName
 from redismem.cli.tune.running import How, Named, Run, claimed, load
@@ -141,7 +140,7 @@ def _document(around: dict[str, str], run: Run, named: list[Named]) -> dict[str,
 
     return around | {
         "rows": [
-            {"name": row.choice.name, "set": _environment(row.choice), "recall": row.choice.recall}
+            {"name": row.choice.name, "set": row.choice.environment(), "recall": row.choice.recall}
             | values(row.figures)
             for row in run.rows
         ],
@@ -151,7 +150,7 @@ def _document(around: dict[str, str], run: Run, named: list[Named]) -> dict[str,
             {
                 "goal": each.goal.name,
                 "named": each.choice.name,
-                "set": _environment(each.choice),
+                "set": each.choice.environment(),
                 "recall": each.choice.recall,
                 "again": None
                 if each.then is None
@@ -166,7 +165,3 @@ def _document(around: dict[str, str], run: Run, named: list[Named]) -> dict[str,
             for each in named
         ],
     }
-
-
-def _environment(choice: Choice) -> dict[str, Any]:
-    return {f"REDISMEM_{name.upper()}": value for name, value in choice.settings.items()}

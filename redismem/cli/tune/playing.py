@@ -21,6 +21,7 @@ from redismem.cli.tune.choices import Choice
 from redismem.cli.tune.figures import Figures
 from redismem.cli.tune.transcripts import Question, Transcript, exchanges
 from redismem.cli.tune.words import TOKEN_BYTES, LaterWords, all_words, content_words, equal_bytes, json_of
+from redismem.context.results import Summary
 from redismem.errors import RedismemError, StoreUnavailable
 from redismem.inspection.check import check_session
 from redismem.inspection.dictionaries import add_dictionary, expire_dictionaries
@@ -71,7 +72,9 @@ class CountedSummaries(Summarize):
 
     def __init__(self, inner: Summarize, figures: Figures) -> None:
         self._inner, self._figures, self.provider = inner, figures, inner.provider
-        self.keeps_one_summary = inner.keeps_one_summary  # type: ignore[method-assign]
+
+    def keeps_one_summary(self, summaries: Sequence[Summary]) -> bool:
+        return self._inner.keeps_one_summary(summaries)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -72,6 +72,7 @@ class LaterWords:
     def __init__(self, texts: Sequence[str], pinned: Sequence[bool]) -> None:
         """Take a conversation as the texts of its messages, and whether each is pinned."""
         self._words = [words_of(text) for text in texts]
+        self._first_at = {word: at for at in reversed(range(len(texts))) for word in self._words[at]}
         counts = Counter(word for words in self._words for word in words)
         self._weights = {word: math.log(len(texts) / count) for word, count in counts.items()}
         self._pinned = {
@@ -80,7 +81,6 @@ class LaterWords:
 
     def of_reply(self, first: int, reply: int, end: int) -> dict[str, float]:
         """Return the weights of such words in a reply, from the places of its request, of the reply and of its end."""
-        said = set[str]().union(*self._words[:first])
         new = set[str]().union(*self._words[first:reply])
-        later = (set[str]().union(*self._words[reply:end]) & said) - new - self._pinned
-        return {word: self._weights[word] for word in later}
+        later = set[str]().union(*self._words[reply:end]) - new - self._pinned
+        return {word: self._weights[word] for word in later if self._first_at[word] < first}

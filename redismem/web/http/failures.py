@@ -30,8 +30,7 @@ def to_logged_problem(error: Exception, method: str, route: str) -> Problem:
 
 async def send_problem(problem: Problem, send: Send) -> None:
     """Send a problem as the whole answer."""
-    body = problem.document()
-    headers = [*problem.headers(), (b"content-length", b"%d" % len(body))]
+    headers, body = problem.whole()
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 

@@ -129,6 +129,11 @@ class Problem(Exception):
             headers.append((b"www-authenticate", b"Bearer"))
         return headers
 
+    def whole(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """Return the headers, with the length, and the body of a whole answer."""
+        body = self.document()
+        return [*self.headers(), (b"content-length", b"%d" % len(body))], body
+
 
 ANSWERED: tuple[type[Exception], ...] = (Problem, *(kind for kind, code in _ERRORS if CODES[code][0] != 500))
 """The errors that are their caller's to know. Any other is a defect of the service, or of what is stored."""

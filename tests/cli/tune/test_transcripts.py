@@ -1,4 +1,4 @@
-"""Parsing lines into transcripts, cutting them into turns, and comparing messages, without a store."""
+"""Parsing lines into transcripts with marked answers, and cutting them into requests, without a store."""
 
 import json
 from typing import Any
