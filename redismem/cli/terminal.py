@@ -83,7 +83,8 @@ def grid(rows: Iterable[Sequence[str | Text]], *, numbers: bool = False) -> Tabl
 def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table whose last column may wrap; nothing without rows.
 
-    If the terminal is too narrow for it, each row takes two lines; the first has the first cell, the one to copy.
+    A heading may have several lines. If the terminal is too narrow for the table, each row takes two lines; the first
+    has the first cell, the one to copy.
     """
     if not rows:
         return
@@ -94,8 +95,8 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     out = console()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, (heading, *cells) in enumerate(zip(headings, *rows, strict=True)):
-        is_number = all(cell[:1].isdigit() for cell in cells if cell.strip("·"))
-        widest = max(len(text) for text in (heading, *cells))
+        is_number = all(cell[:1].isdigit() for cell in cells if cell.strip("·—"))
+        widest = max(len(line) for text in (heading, *cells) for line in text.split("\n"))
         is_last = place == len(headings) - 1
         table.add_column(
             heading,
@@ -112,7 +113,8 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         return
     for first, *others in rows:
         out.print(Text(first, overflow="fold"))
-        cells = [f"{heading} {cell}".strip() for heading, cell in zip(headings[1:], others, strict=True) if cell]
+        pairs = zip(headings[1:], others, strict=True)
+        cells = [f"{heading} {cell}".replace("\n", " ").strip() for heading, cell in pairs if cell]
         out.print(Text(f"  {' · '.join(cells)}", "dim"))
 
 

@@ -56,7 +56,7 @@ def kinds(now: Settings, recall: int) -> dict[str, Kind]:
             for tokens in _RECALLS
             if tokens != recall and now.keep_originals
         ],
-        "strategy": [Choice(each, {"strategy": each}, recall) for each in ("summarize", "trim", "none")],
+        "strategy": [Choice(f"strategy {each}", {"strategy": each}, recall) for each in ("summarize", "trim", "none")],
         "originals": [Choice("no originals", {"keep_originals": False}, recall)] * (now.keep_originals and not recall),
         "dictionary": [Choice("no dictionary", {"train_dictionaries": False}, recall)],
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,12 +12,14 @@ from cyclopts import Parameter
 from redismem.cli.options import AsJson, Url, Yes, flag
 from redismem.cli.place import warn_if_embedded
 from redismem.cli.streams import complain_all
-from redismem.cli.terminal import check_file, console, print_json
+from redismem.cli.terminal import Stop, check_file, console, print_json
+from redismem.cli.tune.claim import claimed
 from redismem.cli.tune.figures import Figures
 from redismem.cli.tune.goals import Goal, GoalName
-from redismem.cli.tune.running import How, Named, Run, claimed, load
-from redismem.cli.tune.showing import figures_of, is_better, print_named, print_picture, print_table, verdict
-from redismem.errors import StoreUnavailable
+from redismem.cli.tune.loading import load
+from redismem.cli.tune.playing import Failed
+from redismem.cli.tune.running import How, Named, Run
+from redismem.cli.tune.showing import figures_of, print_named, print_picture, print_race, print_table, verdict
 from redismem.inspection.figures import plural
 
 Goals = Annotated[
@@ -42,7 +45,7 @@ async def tune(
 ) -> int:
     """Play your conversations through settings.
 
-    The table shows what a request to the model holds with each, and what it costs. The first row has your settings now:
+    The tables show what a request to the model holds with each, and what it costs. The first row has your settings now:
     those of the environment, with `--recall`. Each other row changes one thing: `window 20/6` is a threshold of 20 and
     6 recent messages, `summary 600` a total of summaries in tokens, and `recall 700` a budget.
 
@@ -50,20 +53,23 @@ async def tune(
       what was sent before it.
     - `later words`: of the words of each reply that were said earlier, the share that the request still holds. A word
       of few messages counts more.
-    - `answers`: the same for answers that you mark. A line of the file has them as
+    - `marked answers`: the same for answers that you mark. A line of the file has them as
       `"questions": [{"text": "…", "answer": "…"}]`; each is asked after the last message.
-    - `prefix`: the share of the tokens that equal the beginning of the request before, for a prompt cache.
+    - `shared prefix`: the share of the tokens that equal the beginning of the request before, for a prompt cache.
     - `summaries`, `their tokens`: per session, what is summarised and the summary. Without `--with-model` no model is
       called; one would be called about as often.
-    - `bytes`, `per GB`: the bytes of a session in Redis, and the sessions per GB.
-    - `Redis µs`: Redis' CPU per turn, summaries included. It is not measured on a cluster.
-    - `p99`: of turns that are due at random moments, `--rate` of them per second, from then on.
+    - `bytes`, `sessions per GB`: of a session in Redis.
+    - `Redis CPU`, `client CPU`: per turn; Redis' includes summaries and is not measured on a cluster. A busy machine
+      changes both by a third.
+    - `p99`: of turns that are due at random moments, `--rate` of them per second, from then on; a longer `--seconds`
+      makes it steadier.
 
     `--goal` also measures changes together, names the best settings, and measures these again beside yours, on
     conversations that they were not chosen on.
 
     - `cheapest`: the fewest tokens. A cached one counts as a tenth; with `--with-model`, those of summaries count too.
-    - `fastest`: the least CPU of a turn, in Redis and in this process. Let nothing else use either.
+    - `fastest`: the least CPU of a turn, in Redis and in this process, without more round trips. Settings are compared
+      side by side in many short plays, and a difference within their error counts as none.
     - `remembers`: the most later words and answers.
 
     Every message must come back as in the file, and each session keep the invariants of `redismem doctor --deep`.
@@ -72,7 +78,7 @@ async def tune(
     Exit code 1: a message came back different.
     """
     check_file(file)
-    loaded = load(file, how.conversations)
+    loaded = await load(file, how.conversations)
     goals = [Goal(name, how.keep, how.times_tokens, how.with_model) for name in dict.fromkeys(goal)]
     async with claimed(url, replace=replace, yes=yes) as place:
         warn_if_embedded(place)
@@ -87,9 +93,11 @@ async def tune(
         try:
             await run.measure_singles()
             named = await run.pursue(goals)
-        except (asyncio.CancelledError, StoreUnavailable):
+        except (asyncio.CancelledError, Stop, Failed) as ended:
             if run.rows:
                 _show(around | {"stopped": "before the end"}, run, [], as_json=as_json)
+            if isinstance(ended, Failed):
+                raise Stop(f"line {ended.line}: {ended}", 1) from None
             raise
         finally:
             await run.aclose()
@@ -105,12 +113,12 @@ def _show(around: dict[str, str], run: Run, named: list[Named], *, as_json: bool
     out = console()
     for name, text in around.items():
         out.print(f"{name:9} {text}", markup=False, soft_wrap=True)
-    out.print()
     print_table(run.rows)
     for note in run.notes:
         out.print(note, markup=False, style="dim")
     if len(run.rows) > 1:
         print_picture(run.rows)
+        print_race(run.rows)
     _print_goals(run, named)
     if "stopped" in around:
         return
@@ -136,7 +144,8 @@ def _print_goals(run: Run, named: list[Named]) -> None:
 
 def _document(around: dict[str, str], run: Run, named: list[Named]) -> dict[str, Any]:
     def values(figures: Figures) -> dict[str, Any]:
-        return figures_of(figures, with_model=run.how.with_model)
+        ratio = None if figures.ratio is None else asdict(figures.ratio)
+        return figures_of(figures, with_model=run.how.with_model) | {"cpu_ratio": ratio}
 
     return around | {
         "rows": [
@@ -158,7 +167,7 @@ def _document(around: dict[str, str], run: Run, named: list[Named]) -> dict[str,
                     "on": run.again_on,
                     "now": values(each.now),
                     "named": values(each.then),
-                    "better": is_better(each.goal, each.now, each.then),
+                    "better": each.goal.is_better(each.then, each.now),
                     "verdict": verdict(each.goal, each.now, each.then),
                 },
             }

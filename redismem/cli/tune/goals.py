@@ -14,6 +14,7 @@ from redismem.settings.settings import Settings
 GoalName = Literal["cheapest", "fastest", "remembers"]
 _ERRORS: dict[GoalName, float] = {"cheapest": 0.002, "fastest": 0.03, "remembers": 0.002}
 """The relative difference of two figures that says nothing."""
+_TRIPS_ERROR = 0.01
 TRIED_COUNT = 4
 """The number of joined changes that are measured for a goal."""
 
@@ -42,11 +43,19 @@ class Goal:
         if self.name == "cheapest":
             return figures.priced_tokens(with_model=self.with_model)
         if self.name == "fastest":
-            return figures.cpu_us
+            return figures.cpu_us if figures.ratio is None else figures.ratio.middle
         return -figures.held
 
     def allows(self, figures: Figures, now: Figures) -> bool:
+        """True if the figures keep within the goal's limits, relative to the settings now."""
+        if self.name == "fastest" and figures.trips_per_turn > now.trips_per_turn * (1 + _TRIPS_ERROR):
+            return False
         return _is_within(self, figures.held, fmean(figures.tokens), now)
+
+    def is_better(self, figures: Figures, now: Figures) -> bool:
+        """True if the figure is less than now, and with `fastest` beyond the error of the race."""
+        is_sure = self.name != "fastest" or figures.ratio is None or figures.ratio.most < 1
+        return is_sure and self.figure(figures) < self.figure(now)
 
     def rank(self, row: Row) -> float:
         return self.figure(row.figures)
@@ -58,10 +67,19 @@ class Goal:
         """
         now = rows[0]
         sound = (row for row in rows[1:] if not row.figures.differences)
-        allowed = [now, *(row for row in sound if self.allows(row.figures, now.figures))]
-        best = min(map(self.rank, allowed))
-        close = [row for row in allowed if self.rank(row) <= best + _ERRORS[self.name] * abs(best)]
+        better = (row for row in sound if self.is_better(row.figures, now.figures))
+        allowed = [now, *(row for row in better if self.allows(row.figures, now.figures))]
+        best = min(allowed, key=self.rank)
+        close = [row for row in allowed if self._is_close(row, best)]
         return min(close, key=lambda row: (row.choice.changes, self.rank(row)))
+
+    def _is_close(self, row: Row, best: Row) -> bool:
+        """True if the difference is within the error, and with `fastest` also if it is not sure from the race."""
+        least = self.rank(best)
+        if self.rank(row) <= least + _ERRORS[self.name] * abs(least):
+            return True
+        found = row.figures.ratio_to(best.figures) if self.name == "fastest" else None
+        return found is not None and found.least <= 1
 
     def candidates(self, rows: Sequence[Row], settings: Settings, recall: int) -> list[Choice]:
         """Return the joined changes that should be better than all rows, if differences of single changes add up."""

@@ -65,6 +65,8 @@ class Conversation:
     """The messages as they are appended."""
     questions: Sequence[Question]
     later: LaterWords
+    requests: int
+    """The number of requests to the model."""
 
 
 class CountedSummaries(Summarize):
@@ -94,10 +96,20 @@ class Play:
     """One play on a namespace of its own, which is removed at the end."""
 
     def __init__(
-        self, memory: Memory, choice: Choice, conversations: Sequence[Conversation], beside: Summarizer
+        self,
+        memory: Memory,
+        choice: Choice,
+        conversations: Sequence[Conversation],
+        beside: Summarizer,
+        sent: Callable[[], int],
     ) -> None:
-        """Prepare a play. `beside` writes the summaries of the open loop: it calls no model."""
+        """Prepare a play.
+
+        `beside` writes the summaries of the open loop and of heats: it calls no model. `sent` returns the number of
+        calls to Redis so far.
+        """
         self.figures = Figures()
+        self._sent = sent
         self._memory, self._choice, self._conversations = memory, choice, conversations
         self._settings, self._beside = memory.settings, beside
         self._ids: list[str] = []
@@ -113,20 +125,8 @@ class Play:
         """
         figures, store, strategy = self.figures, self._memory.store, from_settings(self._settings)
         counted = CountedSummaries(strategy, figures) if isinstance(strategy, Summarize) else strategy
-        worker = None if counted is None else Worker(store, counted)
         try:
-            await warm_up(store)
-            if dictionary is not None and self._settings.train_dictionaries:
-                await expire_dictionaries(store, round(self._settings.idle_timeout_s))
-                await add_dictionary(store, dictionary)
-            begun_s, before_s = time.monotonic(), await server_cpu_s(store)
-            for number, conversation in enumerate(self._conversations):
-                await self._for_line(conversation, self._play(conversation, worker))
-                advance(number + 1)
-            after_s = await server_cpu_s(store)
-            if before_s is not None and after_s is not None:
-                figures.server_s = after_s - before_s
-            figures.seconds = time.monotonic() - begun_s
+            await self._play_all(None if counted is None else Worker(store, counted), dictionary, advance)
             figures.stored_bytes = await stored_bytes(store, self._ids)
             for session_id, conversation in zip(self._ids, self._conversations, strict=True):
                 await self._for_line(conversation, self._compare(session_id, conversation))
@@ -138,6 +138,41 @@ class Play:
             if isinstance(strategy, Summarize):
                 await strategy.aclose()
             await erase_namespace(store, self._ids)
+
+    async def heat(self, dictionary: Dictionary | None, advance: Callable[[int], None]) -> Figures:
+        """Play all conversations for their CPU alone: no model is called, nothing is compared. Raises as `run`."""
+        try:
+            await self._play_all(self._worker_beside(), dictionary, advance)
+            return self.figures
+        finally:
+            await erase_namespace(self._memory.store, self._ids)
+
+    async def _play_all(
+        self, worker: Worker | None, dictionary: Dictionary | None, advance: Callable[[int], None]
+    ) -> None:
+        figures, store = self.figures, self._memory.store
+        await warm_up(store)
+        if dictionary is not None and self._settings.train_dictionaries:
+            await expire_dictionaries(store, round(self._settings.idle_timeout_s))
+            await add_dictionary(store, dictionary)
+        begun_s, before_s = time.monotonic(), await server_cpu_s(store)
+        for number, conversation in enumerate(self._conversations):
+            await self._for_line(conversation, self._play(conversation, worker))
+            advance(number + 1)
+        after_s = await server_cpu_s(store)
+        if before_s is not None and after_s is not None:
+            figures.server_s = after_s - before_s
+        figures.seconds = time.monotonic() - begun_s
+
+    def _worker_beside(self) -> Worker | None:
+        """Return a worker whose summaries call no model."""
+        settings = self._settings
+        if settings.strategy == "none":
+            return None
+        strategy: Strategy = Trim()
+        if settings.strategy == "summarize":
+            strategy = Summarize(self._beside, settings.summary_tokens, settings.summary_tokens_total)
+        return Worker(self._memory.store, strategy)
 
     async def train(self) -> Dictionary | None:
         """Play the conversations without measuring, and return the dictionary that a worker trains on them, if any."""
@@ -175,7 +210,7 @@ class Play:
         before = b""
         for first, reply, end in exchanges(conversation.transcript.messages, self._settings.max_batch_count):
             window_count = 0
-            started_s = time.process_time()
+            started_s, sent = time.process_time(), self._sent()
             if reply > first:
                 context = await session.append_and_read(*said[first:reply], recall=self._choice.recall or None)
                 view = context.to_openai()
@@ -186,6 +221,7 @@ class Play:
                 window_count = (await session.append(*said[reply:end])).window_count
             if reply > first:
                 figures.client_us.append((time.process_time() - started_s) * 1e6)
+                figures.trips += self._sent() - sent
                 parts = [json_of(message) for message in view]
                 request = f"[{', '.join(parts)}]".encode("utf-8", "surrogatepass")
                 figures.tokens.append(len(request) // TOKEN_BYTES)
@@ -247,11 +283,7 @@ class Play:
         """Go on with the sessions: their turns come at random moments. Summaries are written without a model."""
         limit = self._settings.max_batch_count
         turns = [list(exchanges(each.transcript.messages, limit)) for each in self._conversations]
-        settings = self._settings
-        strategy: Strategy | None = Trim() if settings.strategy == "trim" else None
-        if settings.strategy == "summarize":
-            strategy = Summarize(self._beside, settings.summary_tokens, settings.summary_tokens_total)
-        worker = None if strategy is None else Worker(self._memory.store, strategy)
+        worker = self._worker_beside()
         tasks = set[asyncio.Task[SummaryOutcome]]()
 
         async def turn(number: int) -> None:
@@ -285,4 +317,5 @@ def prepare(transcript: Transcript, questions: Sequence[Question]) -> Conversati
             said.append(Message(timestamp=datetime.fromtimestamp(time_ms / 1000, UTC), **payload))
         else:
             said.append(payload)
-    return Conversation(transcript, said, questions, LaterWords(texts, pinned))
+    requests = sum(reply > first for first, reply, _ in exchanges(transcript.messages, len(said)))
+    return Conversation(transcript, said, questions, LaterWords(texts, pinned), requests)

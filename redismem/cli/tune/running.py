@@ -9,19 +9,19 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from redismem.cli.options import flag, within
-from redismem.cli.place import ChosenStore, open_memory
-from redismem.cli.terminal import Stop, ask
+from redismem.cli.place import open_memory
+from redismem.cli.terminal import Stop
 from redismem.cli.tune.choices import Choice, kinds
+from redismem.cli.tune.claim import NAMESPACE, PLAYED
 from redismem.cli.tune.figures import Figures
 from redismem.cli.tune.goals import Goal, Row
-from redismem.cli.tune.playing import Conversation, Failed, Play, prepare
-from redismem.cli.tune.transcripts import BadLine, lines, parse, questions_of
-from redismem.errors import Conflict
-from redismem.inspection.erasing import erase_namespace
+from redismem.cli.tune.loading import Loaded
+from redismem.cli.tune.playing import Conversation, Failed, Play
+from redismem.cli.tune.racing import ROUNDS, RUNNERS, groups
+from redismem.events import Event
 from redismem.inspection.figures import plural
 from redismem.inspection.servers import server_cpu_s
 from redismem.memory.memory import Memory
@@ -29,16 +29,10 @@ from redismem.models import open_extractive
 from redismem.originals.dictionaries import Dictionary
 from redismem.settings.settings import Settings
 
-NAMESPACE = "redismem-tune"
-_CLAIM = "run"
-"""The session that says that a run is under way."""
-# After a kill, what was written expires. A tool call of an ended conversation never gets its result.
-_PLAYED: dict[str, Any] = {"idle_timeout_s": 7_200, "open_call_s": 0, "embed": None}
 _WITHOUT_MODEL = {"model_provider": "extractive", "model": None, "model_api_key": None, "model_base_url": None}
 _IDLE_S = 0.5
 _MOST_IDLE_SHARE = 0.005
 """More is the work of other clients, which comes and goes."""
-_ROUNDS, _RUNNERS = 3, 4
 _LEAST_SPLIT = 4
 """The conversations from which the named settings are measured on others than they were chosen on."""
 
@@ -50,18 +44,10 @@ class How:
     recall: Annotated[int, within(0, 1_000_000, "Token budget of recall in your turns now; 0 is none.")] = 0
     keep: Annotated[float, within(0, 1, "cheapest, fastest: share of what is held now that must be held.")] = 0.95
     times_tokens: Annotated[float, within(0.1, 1_000, "remembers: most tokens of a request, as a multiple of now.")] = 2
-    conversations: Annotated[int, within(1, 100_000, "Conversations to play, spread over the file.")] = 40
+    conversations: Annotated[int, within(1, 2_000, "Conversations to play, spread over the file.")] = 40
     rate: Annotated[float, within(0.1, 100_000, "Your turns per second, for p99.")] = 100
     seconds: Annotated[float, within(0, 600, "Seconds at that rate for each choice; 0 measures no p99.")] = 2
     with_model: Annotated[bool, flag("Let your model (REDISMEM_MODEL_PROVIDER, …) write the summaries.")] = False
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """The conversations of a file that are played, and the number of those in it."""
-
-    conversations: Sequence[Conversation]
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,68 +58,6 @@ class Named:
     choice: Choice
     now: Figures
     then: Figures | None
-
-
-def load(file: Path, most: int) -> Loaded:
-    """Read at most this many conversations, spread evenly over the file.
-
-    Raises:
-        Stop: if a line cannot be read, or if there are none.
-    """
-    count = sum(1 for _ in lines(file))
-    if not count:
-        raise Stop(f"{file} has no conversations", 2)
-    places = {number * count // min(most, count) for number in range(min(most, count))}
-    conversations = []
-    for place, (number, line) in enumerate(lines(file)):
-        if place in places:
-            try:
-                transcript = parse(number, line)
-                conversations.append(prepare(transcript, questions_of(transcript)))
-            except BadLine as bad:
-                raise Stop(f"{file}, line {number}: {bad}", 2) from None
-    return Loaded(conversations, count)
-
-
-@contextlib.asynccontextmanager
-async def claimed(url: str | None, *, replace: bool, yes: bool) -> AsyncIterator[ChosenStore]:
-    """Claim the namespace of the runs, and remove the claim at the end.
-
-    Raises:
-        Stop: if another run is under way or was killed, unless `replace` is True.
-    """
-    async with open_memory(url, NAMESPACE, **_PLAYED) as (memory, place):
-        if place.embedded:
-            yield place
-            return
-        claim = memory.session(_CLAIM)
-        if replace and await claim.exists():
-            ask(f"Remove what a run has left in namespace {NAMESPACE} on {place.name}?", yes=yes)
-            await erase_namespace(memory.store, [*await _sessions(memory), _CLAIM])
-        elif replace:
-            await erase_namespace(memory.store, await _sessions(memory))
-        try:
-            await claim.append({"role": "user", "content": "a run is under way"}, expect=0)
-        except Conflict:
-            raise Stop(
-                f"{place.name}: another run of tune is under way, or was killed within the last two hours; if it was, "
-                "--replace removes what it left",
-                2,
-            ) from None
-        try:
-            yield place
-        finally:
-            await erase_namespace(memory.store, [_CLAIM])
-
-
-async def _sessions(memory: Memory) -> list[str]:
-    found, cursor = list[str](), None
-    while True:
-        page = await memory.sessions(10_000, cursor, include_idle=True)
-        found += [each.session_id for each in page.sessions]
-        cursor = page.cursor
-        if cursor is None:
-            return found
 
 
 class Run:
@@ -154,13 +78,13 @@ class Run:
         self.problems: list[tuple[int, str]] = []
         """The lines that did not come back identical or sound, each with its choice and the reason."""
         self._url = url
-        self._overrides = _PLAYED if how.with_model else _PLAYED | _WITHOUT_MODEL
+        self._overrides = PLAYED if how.with_model else PLAYED | _WITHOUT_MODEL
         self._settings = Settings(**self._overrides)
         self._dictionary: Dictionary | None = None
         self._beside = open_extractive(in_child=not is_embedded)  # as `redismem serve` does
         self._idle_share = 0.0
-        self._begun_s = time.monotonic()
-        self._left = 0
+        self._sent = 0
+        self._begin_step(0)
 
     async def measure_singles(self) -> None:
         """Measure the settings now, then each single change.
@@ -175,7 +99,7 @@ class Run:
         choices = [each for of_kind in kinds(self._settings, self.how.recall).values() for each in of_kind]
         if self._dictionary is None:
             choices = [each for each in choices if "train_dictionaries" not in each.settings]
-        self._left = len(choices) + 1
+        self._begin_step(len(choices) + 1)
         if not await self._measure(Choice("now", {}, self.how.recall, 0)):
             raise Stop(self.notes[-1], 1)
         if not self.rows[0].figures.tokens:
@@ -191,12 +115,12 @@ class Run:
         """Measure joined changes for each goal, name the best settings, and measure these again beside those now."""
         best = [await self._find_best(goal) for goal in goals]
         sides = {row.choice.name: row.choice for row in [self.rows[0], *best]}
-        again: dict[str, list[Figures]] = {name: [] for name in sides}
-        self._left = _ROUNDS * len(sides) if len(sides) > 1 else 0
-        for _ in range(_ROUNDS if self._left else 0):
+        figures: dict[str, Figures] = {}
+        if len(sides) > 1:
+            self._begin_step(len(sides))
             for name, choice in sides.items():
-                again[name].append(await self._play(choice, self._others, f"again: {name}"))
-        figures = {name: _join(rounds) for name, rounds in again.items() if rounds}
+                figures[name] = await self._play(choice, self._others, f"again: {name}")
+            await self._race([Row(sides[name], each) for name, each in figures.items()], self._others)
         now = self.rows[0]
         return [
             Named(
@@ -209,26 +133,42 @@ class Run:
         ]
 
     async def _find_best(self, goal: Goal) -> Row:
+        is_raced = goal.name == "fastest"
+        if is_raced:
+            await self._race(self.rows, self.chosen)
         candidates = goal.candidates(self.rows, self._settings, self.how.recall)
         measured = {row.choice.name for row in self.rows}
-        self._left = len(candidates)
+        self._begin_step(len(candidates))
         for choice in candidates:
             if choice.name not in measured:
                 await self._measure(choice)
-        if goal.name == "fastest":
-            await self._race(goal)
+        if is_raced:
+            now, *others = self.rows
+            fast = sorted((row for row in others if goal.is_better(row.figures, now.figures)), key=goal.rank)
+            joined = [row for row in others if row.figures.ratio is None]
+            for row in others:
+                row.figures.heats.clear()
+            await self._race([now, *joined, *fast[:RUNNERS]], self.chosen)
         return goal.best(self.rows)
 
-    async def _race(self, goal: Goal) -> None:
-        """Measure the fastest rows again, in turn with the settings now, and keep the least CPU: machines pause."""
-        now, *others = self.rows
-        ranked = sorted((row for row in others if goal.allows(row.figures, now.figures)), key=goal.rank)
-        runners = [now, *ranked[:_RUNNERS]]
-        self._left = _ROUNDS * len(runners)
-        for _ in range(_ROUNDS):
+    async def _race(self, rows: Sequence[Row], conversations: Sequence[Conversation]) -> None:
+        """Compare the CPU of turns with that of the first row, in many short plays that alternate between the rows."""
+        every = groups(conversations, [each.requests for each in conversations])
+        now, *others = rows
+        for row in rows:
+            row.figures.heats.clear()
+        for number in range(ROUNDS):
+            runners = [now, *others]
+            self._begin_step((ROUNDS - number) * len(runners) * len(every))
+            for place, group in enumerate(every):
+                for row in runners if (number + place) % 2 else runners[::-1]:
+                    label = f"CPU of turns: {row.choice.name}"
+                    heat = await self._play(row.choice, group, label, is_heat=True)
+                    row.figures.heats.append((heat.client(), heat.server_us))
             for row in runners:
-                figures = await self._play(row.choice, self.chosen, f"again: {row.choice.name}", seconds=0)
-                row.figures.keep_least_cpu(figures)
+                row.figures.ratio = row.figures.ratio_to(now.figures)
+            others.sort(key=lambda row: row.figures.ratio.middle if row.figures.ratio else 1)
+            del others[max(RUNNERS, len(others) // 2) :]
 
     async def _measure(self, choice: Choice) -> bool:
         """Add a row, or a note if a conversation is refused. True if it was measured."""
@@ -240,15 +180,16 @@ class Run:
         return True
 
     async def _play(
-        self, choice: Choice, conversations: Sequence[Conversation], label: str, seconds: float | None = None
+        self, choice: Choice, conversations: Sequence[Conversation], label: str, *, is_heat: bool = False
     ) -> Figures:
-        seconds = self.how.seconds if seconds is None else seconds
         try:
             async with self._open(choice) as memory:
-                play = Play(memory, choice, conversations, self._beside)
+                play = Play(memory, choice, conversations, self._beside, lambda: self._sent)
                 play.figures.idle_share = self._idle_share
                 with _progress(label, len(conversations), self._left, self._seconds_left()) as advance:
-                    figures = await play.run(self.how.rate, seconds, self._dictionary, advance)
+                    if is_heat:
+                        return await play.heat(self._dictionary, advance)
+                    figures = await play.run(self.how.rate, self.how.seconds, self._dictionary, advance)
                 self.problems += [(line, f"{choice.name}: {text}") for line, text in figures.differences]
                 if figures.opened is not None and (failures := figures.opened.failures):
                     failed = ", ".join(f"{count:,} {error}" for error, count in failures.items())
@@ -256,11 +197,16 @@ class Run:
                 return figures
         finally:
             self._left -= 1
+            self._done += 1
 
     @contextlib.asynccontextmanager
     async def _open(self, choice: Choice) -> AsyncIterator[Memory]:
-        async with open_memory(self._url, NAMESPACE, **self._overrides | dict(choice.settings)) as (memory, _):
+        overrides = self._overrides | dict(choice.settings)
+        async with open_memory(self._url, NAMESPACE, self._count, **overrides) as (memory, _):
             yield memory
+
+    def _count(self, event: Event) -> None:
+        self._sent += event.sent_count
 
     async def _measure_idle(self, memory: Memory) -> None:
         """Measure the share of a core that Redis uses for itself."""
@@ -274,30 +220,22 @@ class Run:
         """End the child process that writes summaries."""
         await self._beside.aclose()
 
+    def _begin_step(self, count: int) -> None:
+        """Note that this many plays of about the same length begin."""
+        self._left, self._done, self._begun_s = count, 0, time.monotonic()
+
     def _seconds_left(self) -> float | None:
-        played = len(self.rows)
-        return self._left * (time.monotonic() - self._begun_s) / played if played else None
+        return self._left * (time.monotonic() - self._begun_s) / self._done if self._done else None
 
     async def _train(self, memory: Memory) -> None:
         """Train the dictionary that a namespace would soon have, on conversations that are not played with it."""
         with _progress("training a dictionary", len(self._others), 0, None):
             try:
-                self._dictionary = await Play(memory, Choice("", {}, 0), self._others, self._beside).train()
+                self._dictionary = await Play(memory, Choice("", {}, 0), self._others, self._beside, int).train()
             except Failed as refused:
                 raise Stop(f"line {refused.line}: {refused}", 1) from None
         if self._dictionary is None:
             self.notes.append("dictionary: too few conversations to train one on, or it would not help")
-
-
-def _join(rounds: Sequence[Figures]) -> Figures:
-    """Return the first round with the least CPU of all, and the turns of all open loops."""
-    first, *others = rounds
-    for other in others:
-        first.keep_least_cpu(other)
-        if first.opened is not None and other.opened is not None:
-            first.opened.took_ms.extend(other.opened.took_ms)
-            first.opened.failures.update(other.opened.failures)
-    return first
 
 
 @contextlib.contextmanager

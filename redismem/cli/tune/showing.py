@@ -9,36 +9,40 @@ from statistics import fmean
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
-from redismem.cli.terminal import console
+from redismem.cli.terminal import console, print_rows
 from redismem.cli.tune.choices import Choice
 from redismem.cli.tune.figures import Figures
 from redismem.cli.tune.goals import Goal, Row
+from redismem.cli.tune.racing import Ratio
 
-_HEADS = {
-    "p50": "to-\nkens\np50",
-    "p95": "to-\nkens\np95",
+_HELD = {
+    "p50": "tokens\np50",
+    "p95": "tokens\np95",
     "words": "later\nwords",
-    "answers": "ans-\nwers",
-    "prefix": "pre-\nfix",
-    "summaries": "sum-\nma-\nries",
-    "summary_tokens": "their\nto-\nkens",
-    "session_bytes": "bytes",
-    "server_us": "Redis\nµs",
-    "p99_ms": "p99\nms",
-    "sessions_per_gb": "per\nGB",
+    "answers": "marked\nanswers",
+    "prefix": "shared\nprefix",
+}
+_COSTS = {
+    "summaries": "\nsummaries",
+    "summary_tokens": "their\ntokens",
+    "session_bytes": "\nbytes",
+    "sessions_per_gb": "sessions\nper GB",
+    "server_us": "Redis\nCPU, µs",
+    "client_us": "client\nCPU, µs",
+    "p99_ms": "p99,\nms",
 }
 _LABELS = {
     "p50": "tokens of a request, p50",
     "p95": "tokens of a request, p95",
-    "priced_tokens": "tokens of a request at prices",
+    "priced_tokens": "tokens, cached ones at a tenth",
     "words": "later words held",
     "answers": "marked answers held",
     "prefix": "prefix shared with the request before",
     "summaries": "summaries a session",
     "summary_tokens": "tokens of summaries a session",
     "session_bytes": "bytes a session",
+    "trips": "round trips a turn",
     "server_us": "Redis CPU a turn, µs",
     "client_us": "client CPU a turn, µs",
     "p99_ms": "p99 of a turn at the rate, ms",
@@ -70,6 +74,7 @@ def figures_of(figures: Figures, *, with_model: bool = False) -> dict[str, Any]:
         "summaries": round(figures.summaries / sessions, 2),
         "summary_tokens": round((figures.summary_input + figures.summary_output) / sessions),
         "session_bytes": _round(size, 0),
+        "trips": round(figures.trips_per_turn, 3),
         "server_us": _round(figures.server_us, 1),
         "client_us": round(figures.client(), 1),
         "p50_ms": _round(percentile(took, 0.5), 3),
@@ -85,16 +90,34 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
 
 
 def print_table(rows: Sequence[Row]) -> None:
-    """Print one line per choice, at most 80 columns wide."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    table.add_column("")
-    table.add_column("settings", overflow="fold", min_width=12)
-    for heading in _HEADS.values():
-        table.add_column(heading, justify="right", no_wrap=True)
-    for letter, row in zip(_letters(), rows, strict=False):
-        figures = figures_of(row.figures)
-        table.add_row(letter, Text(row.choice.name), *(_cell(name, figures[name]) for name in _HEADS))
-    console().print(table)
+    """Print what a request holds and what it costs, one line per choice in each, at most 80 columns wide."""
+    figures = [figures_of(row.figures) for row in rows]
+    for title, heads in (("What a request to the model holds", _HELD), ("What it costs", _COSTS)):
+        console().print(f"\n{title}", style="bold")
+        cells = []
+        for letter, row, each in zip(_letters(), rows, figures, strict=False):
+            name = f"{letter} {row.choice.name}".replace(", ", ",\n  ")
+            cells.append([name, *(_cell(head, each[head]) for head in heads)])
+        print_rows(("\nsettings", *heads.values()), cells)
+
+
+def print_race(rows: Sequence[Row]) -> None:
+    """Print the CPU of turns relative to now, of the rows that were raced to the end."""
+    now, *others = rows
+    raced = [row for row in others if row.figures.ratio and len(row.figures.heats) == len(now.figures.heats)]
+    if not raced:
+        return
+    console().print("\nCPU of a turn, in Redis and here, as a multiple of now", style="bold")
+    ratios = sorted(
+        (row.figures.ratio.middle, row.choice.name, _interval(row.figures.ratio)) for row in raced if row.figures.ratio
+    )
+    print_rows(
+        ("settings", "median", "95 % interval"), [[name, f"{middle:.2f}", text] for middle, name, text in ratios]
+    )
+
+
+def _interval(ratio: Ratio) -> str:
+    return f"{ratio.least:.2f} to {ratio.most:.2f}"
 
 
 def print_picture(rows: Sequence[Row]) -> None:
@@ -165,18 +188,15 @@ def recall_lines(named: Choice, recall: int) -> list[str]:
     return [f"recall={named.recall} in each of your turns; --recall {named.recall} for a server"]
 
 
-def is_better(goal: Goal, now: Figures, then: Figures) -> bool:
-    """True if the named settings are better in the goal's figure."""
-    return goal.figure(then) < goal.figure(now)
-
-
 def verdict(goal: Goal, now: Figures, then: Figures) -> str:
     """Return the line that says if the named settings were better again, and within the goal's limits."""
-    if not is_better(goal, now, then):
-        return f"not {goal.name} when measured again: keep the settings that you have"
+    ratio = then.ratio if goal.name == "fastest" else None
+    found = "" if ratio is None else f": {ratio.middle:.2f} times the CPU of a turn, 95 % interval {_interval(ratio)}"
+    if not goal.is_better(then, now):
+        return f"not {goal.name} when measured again{found}. Keep the settings that you have"
     if not goal.allows(then, now):
-        return f"{goal.name} again, but beyond the limit of --keep or --times-tokens this time"
-    return f"{goal.name} again"
+        return f"{goal.name} again{found}, but beyond the limit of --keep or --times-tokens this time"
+    return f"{goal.name} again{found}"
 
 
 def _change(before: dict[str, Any], after: dict[str, Any], name: str) -> str:

@@ -13,9 +13,10 @@ from support.commands import TransportLayer
 from support.redis_server import RedisServer
 from support.transcripts import CALL, CHAT, chat, write
 
-from redismem import Message, StoreUnavailable
+from redismem import Message
 from redismem.blocking import Memory
-from redismem.cli.tune import choices, running
+from redismem.cli.terminal import Stop
+from redismem.cli.tune import choices, claim, loading, running
 from redismem.protocol.scripts import load
 
 QUICK = ("--seconds", "0.05", "--rate", "200")
@@ -60,25 +61,32 @@ def few_choices(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_choice_is_measured_and_nothing_is_left(
     command: Any, store_options: list[str], file: Path, redis_server: RedisServer
 ) -> None:
-    ran = command("tune", file, "--json", "--goal", "remembers", *QUICK, *store_options)
+    ran = command("tune", file, "--json", "--goal", "remembers", "--goal", "fastest", *QUICK, *store_options)
     found = ran.document
     assert ran.code == 0
     names = [row["name"] for row in found["rows"]]
-    assert names[:7] == ["now", "window 20/12", "summary 600", "recall 350", "trim", "none", "no originals"]
+    assert names[:6] == ["now", "window 20/12", "summary 600", "recall 350", "strategy trim", "strategy none"]
     rows = dict(zip(names, found["rows"], strict=True))
     for row in rows.values():
         assert all(row[name] > 0 for name in FIGURES)
         assert row["requests"] == 2 * 11
         assert (row["session_bytes"] is None) == (not store_options)
-    assert rows["now"]["summaries"] > rows["window 20/12"]["summaries"] > rows["none"]["summaries"] == 0
-    assert rows["trim"]["words"] < rows["recall 350"]["words"]
+    assert rows["now"]["summaries"] > rows["window 20/12"]["summaries"] > rows["strategy none"]["summaries"] == 0
+    assert rows["strategy trim"]["words"] < rows["recall 350"]["words"]
     assert rows["now"]["p95"] < rows["recall 350"]["p95"]
-    assert rows["trim"]["answers"] < rows["none"]["answers"] == 0.5, "a question is taken back before the next one"
-    assert rows["trim"]["p95"] < rows["none"]["p95"]
+    assert rows["strategy trim"]["answers"] < rows["strategy none"]["answers"] == 0.5, (
+        "a question is taken back before the next one"
+    )
+    assert rows["strategy trim"]["p95"] < rows["strategy none"]["p95"]
     assert rows["no originals"]["set"] == {"REDISMEM_KEEP_ORIGINALS": False}
     assert found["problems"] == []
-    (named,) = found["goals"]
-    assert named["again"] is None or named["again"]["on"] == "on 2 conversations that nothing was chosen on"
+    assert [goal["goal"] for goal in found["goals"]] == ["remembers", "fastest"]
+    for named in found["goals"]:
+        again = named["again"]
+        assert again is None or again["on"] == "on 2 conversations that nothing was chosen on"
+        assert again is None or again["named"]["cpu_ratio"]["least"] > 0
+    assert rows["now"]["cpu_ratio"] == {"middle": 1, "least": 1, "most": 1}
+    assert rows["now"]["trips"] == 2
     assert redis_server.say("KEYS", "*redismem-tune*") == []
 
 
@@ -141,7 +149,7 @@ def test_a_second_run_is_refused_until_the_first_has_ended_or_is_replaced(
     command: Any, redis_server: RedisServer, file: Path
 ) -> None:
     """A run that was killed leaves a claim, and sessions that expire."""
-    with Memory.connect(redis_server.url, namespace=running.NAMESPACE) as memory:
+    with Memory.connect(redis_server.url, namespace=claim.NAMESPACE) as memory:
         for name in ("run", "line-1"):
             memory.session(name).append({"role": "user", "content": "a"})
     options = ("--url", redis_server.url, "--seconds", "0")
@@ -172,7 +180,7 @@ def test_ctrl_c_or_a_lost_redis_keeps_what_is_done_and_removes_what_was_written(
 
     async def refused(run: running.Run, choice: choices.Choice) -> bool:
         if len(run.rows) == 2:
-            raise StoreUnavailable("Redis has not answered for 5.0 s")
+            raise Stop("redis://…: Redis has not answered for 5.0 s", 3)  # as _play does
         return await measure(run, choice)
 
     monkeypatch.setattr(running.Run, "_measure", refused)
@@ -195,16 +203,16 @@ def test_a_wrong_file_is_named_with_its_line(command: Any, tmp_path: Path, monke
     assert (ran.code, "line 1: " in ran.err, "1024" in ran.err) == (1, True, True)
 
 
-def test_a_time_beside_a_message_becomes_its_timestamp(tmp_path: Path) -> None:
+async def test_a_time_beside_a_message_becomes_its_timestamp(tmp_path: Path) -> None:
     said = {"role": "user", "content": "a", "time_ms": 1_700_000_000_000}
-    (loaded,) = running.load(write(tmp_path / "a.jsonl", chat("a", [said])), 1).conversations
+    (loaded,) = (await loading.load(write(tmp_path / "a.jsonl", chat("a", [said])), 1)).conversations
     (message,) = loaded.said
     assert isinstance(message, Message)
     assert (message.to_openai(), message.time_ms) == ({"role": "user", "content": "a"}, 1_700_000_000_000)
 
 
-def test_conversations_are_spread_over_the_file(tmp_path: Path) -> None:
-    file = write(tmp_path / "a.jsonl", *(chat(f"a{number}", CHAT) for number in range(10)))
-    loaded = running.load(file, 3)
+async def test_conversations_are_spread_over_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.jsonl", *({"messages": CHAT} for _ in range(10)))
+    loaded = await loading.load(file, 3)
     assert loaded.count == 10
     assert [each.transcript.line for each in loaded.conversations] == [1, 4, 7]
