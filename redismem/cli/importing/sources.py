@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from redismem.adapters.sessions import encode_item
-from redismem.cli.tune import transcripts
-from redismem.cli.tune.transcripts import BadLine
+from redismem.cli import transcripts
+from redismem.cli.transcripts import BadLine
 from redismem.inspection import foreign
 from redismem.messages.message import Message
 from redismem.store.store import Store

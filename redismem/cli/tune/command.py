@@ -13,11 +13,11 @@ from redismem.cli.options import AsJson, Url, Yes, flag
 from redismem.cli.place import warn_if_embedded
 from redismem.cli.streams import complain_all
 from redismem.cli.terminal import Stop, check_file, console, print_json
+from redismem.cli.transcripts import sample
 from redismem.cli.tune.claim import claimed
 from redismem.cli.tune.figures import Figures
 from redismem.cli.tune.goals import Goal, GoalName
-from redismem.cli.tune.loading import load
-from redismem.cli.tune.playing import Failed
+from redismem.cli.tune.playing import Failed, prepare
 from redismem.cli.tune.running import How, Named, Run
 from redismem.cli.tune.showing import figures_of, print_named, print_picture, print_race, print_table, verdict
 from redismem.inspection.figures import plural
@@ -78,15 +78,15 @@ async def tune(
     Exit code 1: a message came back different.
     """
     check_file(file)
-    loaded = await load(file, how.conversations)
+    conversations, count = await sample(file, how.conversations, prepare)
     goals = [Goal(name, how.keep, how.times_tokens, how.with_model) for name in dict.fromkeys(goal)]
     async with claimed(url, replace=replace, yes=yes) as place:
         warn_if_embedded(place)
-        run = Run(url, loaded, how, is_embedded=place.embedded)
+        run = Run(url, conversations, how, is_embedded=place.embedded)
         around = {
             "file": file.name,
             "redis": place.name,
-            "played": f"{plural(len(run.chosen), 'conversation')} of {loaded.count:,}, "
+            "played": f"{plural(len(run.chosen), 'conversation')} of {count:,}, "
             f"{sum(len(each.said) for each in run.chosen):,} messages; {how.rate:g} turns/s for {how.seconds:g} s",
             "summaries": "by your model" if how.with_model else "extractive, without a model",
         }

@@ -17,9 +17,9 @@ from typing import Any
 
 from redismem.cli.bench.offering import Open, open_loop
 from redismem.cli.terminal import text_of_message
+from redismem.cli.transcripts import Question, Transcript, exchanges, questions_of
 from redismem.cli.tune.choices import Choice
 from redismem.cli.tune.figures import Figures
-from redismem.cli.tune.transcripts import Question, Transcript, exchanges
 from redismem.cli.tune.words import TOKEN_BYTES, LaterWords, all_words, content_words, equal_bytes, json_of
 from redismem.context.results import Summary
 from redismem.errors import RedismemError, StoreUnavailable
@@ -306,8 +306,13 @@ class Play:
         return opened
 
 
-def prepare(transcript: Transcript, questions: Sequence[Question]) -> Conversation:
-    """Return the conversation to play. A message's `time_ms` becomes its timestamp."""
+def prepare(transcript: Transcript) -> Conversation:
+    """Return the conversation to play. A message's `time_ms` becomes its timestamp.
+
+    Raises:
+        BadLine: if its questions have another form.
+    """
+    questions = questions_of(transcript)
     texts, pinned, said = [], [], list[Said]()
     for payload in transcript.messages:
         time_ms = payload.pop("time_ms", None)

@@ -18,7 +18,6 @@ from redismem.cli.tune.choices import Choice, kinds
 from redismem.cli.tune.claim import NAMESPACE, PLAYED
 from redismem.cli.tune.figures import Figures
 from redismem.cli.tune.goals import Goal, Row
-from redismem.cli.tune.loading import Loaded
 from redismem.cli.tune.playing import Conversation, Failed, Play
 from redismem.cli.tune.racing import ROUNDS, RUNNERS, groups
 from redismem.events import Event
@@ -63,8 +62,8 @@ class Named:
 class Run:
     """A run over the conversations of a file. `rows` grows with each play; the first row has the settings now."""
 
-    def __init__(self, url: str | None, loaded: Loaded, how: How, *, is_embedded: bool) -> None:
-        every = random.Random(len(loaded.conversations)).sample(loaded.conversations, len(loaded.conversations))
+    def __init__(self, url: str | None, conversations: Sequence[Conversation], how: How, *, is_embedded: bool) -> None:
+        every = random.Random(len(conversations)).sample(conversations, len(conversations))
         is_split = len(every) >= _LEAST_SPLIT
         self.chosen, self._others = (every[::2], every[1::2]) if is_split else (every, every)
         self.again_on = (

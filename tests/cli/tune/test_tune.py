@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from support.commands import TransportLayer
 from support.redis_server import RedisServer
-from support.transcripts import CALL, CHAT, chat, write
+from support.transcripts import CALL, chat, write
 
 from redismem import Message
 from redismem.blocking import Memory
 from redismem.cli.terminal import Stop
-from redismem.cli.tune import choices, claim, loading, running
+from redismem.cli.transcripts import Transcript
+from redismem.cli.tune import choices, claim, running
+from redismem.cli.tune.playing import prepare
 from redismem.protocol.scripts import load
 
 QUICK = ("--seconds", "0.05", "--rate", "200")
@@ -203,16 +205,8 @@ def test_a_wrong_file_is_named_with_its_line(command: Any, tmp_path: Path, monke
     assert (ran.code, "line 1: " in ran.err, "1024" in ran.err) == (1, True, True)
 
 
-async def test_a_time_beside_a_message_becomes_its_timestamp(tmp_path: Path) -> None:
+def test_a_time_beside_a_message_becomes_its_timestamp() -> None:
     said = {"role": "user", "content": "a", "time_ms": 1_700_000_000_000}
-    (loaded,) = (await loading.load(write(tmp_path / "a.jsonl", chat("a", [said])), 1)).conversations
-    (message,) = loaded.said
+    (message,) = prepare(Transcript(1, "", [said])).said
     assert isinstance(message, Message)
     assert (message.to_openai(), message.time_ms) == ({"role": "user", "content": "a"}, 1_700_000_000_000)
-
-
-async def test_conversations_are_spread_over_the_file(tmp_path: Path) -> None:
-    file = write(tmp_path / "a.jsonl", *({"messages": CHAT} for _ in range(10)))
-    loaded = await loading.load(file, 3)
-    assert loaded.count == 10
-    assert [each.transcript.line for each in loaded.conversations] == [1, 4, 7]

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from redismem.cli.terminal import Stop, progress
 from redismem.errors import InvalidSessionId
 from redismem.formats.sections import speaker_of
 
+_PAUSE_LINES = 1_000
 _MODEL_ROLES = ("assistant", "model", "ai", "chatbot")
+
+
+Read = TypeVar("Read")
 
 
 class BadLine(Exception):
@@ -45,6 +51,44 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
         for number, line in enumerate(file, 1):
             if line.strip():
                 yield number, line
+
+
+async def sample(file: Path, most: int, read: Callable[[Transcript], Read]) -> tuple[list[Read], int]:
+    """Read at most this many lines, spread evenly over the file, and count all of them. Shows progress.
+
+    `read` raises BadLine for a transcript that is of no use.
+
+    Raises:
+        Stop: if the file or one of these lines cannot be read, or if there are none.
+    """
+    count = 0
+    async for _ in _lines(file, "lines counted"):
+        count += 1
+    if not count:
+        raise Stop(f"{file} has no conversations", 2)
+    places = {number * count // min(most, count) for number in range(min(most, count))}
+    found, place = list[Read](), 0
+    async for number, line in _lines(file, "lines read"):
+        if place in places:
+            try:
+                found.append(read(parse(number, line)))
+            except BadLine as bad:
+                raise Stop(f"{file}, line {number}: {bad}", 2) from None
+        place += 1
+    return found, count
+
+
+async def _lines(file: Path, unit: str) -> AsyncIterator[tuple[int, bytes]]:
+    """Yield the lines. Shows progress; Ctrl-C ends it between two lines."""
+    with progress(unit) as advance:
+        try:
+            for number, line in lines(file):
+                if number % _PAUSE_LINES == 0:
+                    advance(number)
+                    await asyncio.sleep(0)
+                yield number, line
+        except OSError as error:
+            raise Stop(f"{file}: {error.strerror}", 2) from None
 
 
 def parse(number: int, line: bytes, check_id: Callable[[str], object] | None = None) -> Transcript:

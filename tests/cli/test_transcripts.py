@@ -1,13 +1,16 @@
 """Parsing lines into transcripts with marked answers, and cutting them into requests, without a store."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.transcripts import CHAT, write
 
-from redismem.cli.tune.transcripts import BadLine, Question, exchanges, is_of_model, parse, questions_of
+from redismem.cli.terminal import Stop
+from redismem.cli.transcripts import BadLine, Question, exchanges, is_of_model, parse, questions_of, sample
 from redismem.protocol.keys import Keys
 
 CHECK_ID = Keys("test", 64).session
@@ -84,3 +87,13 @@ def test_marked_answers_have_a_text_and_an_answer() -> None:
     for wrong in ([{"text": "Where?"}], [{"text": "secret", "answer": " "}], ["secret"], {"text": 1, "answer": "a"}):
         with pytest.raises(BadLine, match="question 1 has no text and answer"):
             questions_of(line(wrong))
+
+
+async def test_a_sample_is_spread_over_the_file_and_only_its_lines_are_parsed(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.jsonl", *({"messages": CHAT} for _ in range(9)), b"not of the sample\n")
+    found, count = await sample(file, 3, lambda transcript: transcript.line)
+    assert (found, count) == ([1, 4, 7], 10)
+    with pytest.raises(Stop, match="line 10: not JSON"):
+        await sample(file, 10, lambda transcript: transcript.line)
+    with pytest.raises(Stop, match="Is a directory"):
+        await sample(tmp_path, 3, lambda transcript: transcript.line)
