@@ -33,6 +33,12 @@ async def memory_of(store: Store) -> dict[str, Facts]:
     return dict(zip(places, infos, strict=True))
 
 
+async def free_bytes(store: Store) -> int | None:
+    """Return the least that any node has left of its `maxmemory`; `None` if no node reports a limit."""
+    infos = [facts for facts in (await memory_of(store)).values() if int(facts.get("maxmemory", 0))]
+    return min((int(facts["maxmemory"]) - int(facts["used_memory"]) for facts in infos), default=None)
+
+
 async def drop_keys(store: Store) -> bool:
     """True if any node reports a policy that evicts keys when its memory is full."""
     return any(map(drops_keys, (await memory_of(store)).values()))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from redismem.errors import RedismemError
 
-Turn = Callable[[int], Awaitable[None]]
+MakeTurn = Callable[[int], Awaitable[None]]
 """Makes one turn of the caller with this number."""
 
 
@@ -41,7 +41,7 @@ class Open:
     """The number of turns that failed, by the name of the error."""
 
 
-async def closed_loop(turn: Turn, callers: int, seconds: float) -> Closed:
+async def closed_loop(turn: MakeTurn, callers: int, seconds: float) -> Closed:
     """Let this number of callers make turns until the time is up, and finish those that have begun.
 
     Raises:
@@ -64,7 +64,7 @@ async def closed_loop(turn: Turn, callers: int, seconds: float) -> Closed:
     return Closed(count, time.perf_counter() - begun_s, time.process_time() - begun_cpu_s)
 
 
-async def open_loop(turn: Turn, per_s: float, seconds: float) -> Open:
+async def open_loop(turn: MakeTurn, per_s: float, seconds: float) -> Open:
     """Begin turns at random moments, `per_s` of them a second on average, and wait for all."""
     # time.monotonic(), because the time of uvloop's own clock stands still during an iteration
     loop, offered, tasks = asyncio.get_running_loop(), Open(per_s), set[asyncio.Task[None]]()

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from redismem.cli.place import ChosenStore, open_memory
+from redismem.cli.room import check_room
 from redismem.cli.terminal import Stop, ask
 from redismem.errors import Conflict
 from redismem.inspection.erasing import erase_namespace
@@ -20,11 +21,11 @@ PLAYED: dict[str, Any] = {"idle_timeout_s": 7_200, "open_call_s": 0, "embed": No
 
 
 @contextlib.asynccontextmanager
-async def claimed(url: str | None, *, replace: bool, yes: bool) -> AsyncIterator[ChosenStore]:
+async def claimed(url: str | None, needed_bytes: int, *, replace: bool, yes: bool) -> AsyncIterator[ChosenStore]:
     """Claim the namespace of the runs, and remove the claim at the end.
 
     Raises:
-        Stop: if another run is under way or was killed, unless `replace` is True.
+        Stop: if another run is under way or was killed, unless `replace` is True; if Redis has not enough room.
     """
     async with open_memory(url, NAMESPACE, **PLAYED) as (memory, place):
         if place.embedded:
@@ -45,6 +46,7 @@ async def claimed(url: str | None, *, replace: bool, yes: bool) -> AsyncIterator
                 2,
             ) from None
         try:
+            await check_room(memory.store, place.name, needed_bytes, "Lower --conversations")
             yield place
         finally:
             await erase_namespace(memory.store, [_CLAIM])

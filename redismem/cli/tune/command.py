@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from redismem.cli.options import AsJson, Url, Yes, flag
 from redismem.cli.place import warn_if_embedded
+from redismem.cli.room import bytes_in_redis
 from redismem.cli.streams import complain_all
 from redismem.cli.terminal import Stop, check_file, console, print_json
 from redismem.cli.transcripts import sample
@@ -80,7 +81,8 @@ async def tune(
     check_file(file)
     conversations, count = await sample(file, how.conversations, prepare)
     goals = [Goal(name, how.keep, how.times_tokens, how.with_model) for name in dict.fromkeys(goal)]
-    async with claimed(url, replace=replace, yes=yes) as place:
+    needed_bytes = sum(bytes_in_redis(len(each.said), each.text_bytes) for each in conversations)
+    async with claimed(url, needed_bytes, replace=replace, yes=yes) as place:
         warn_if_embedded(place)
         run = Run(url, conversations, how, is_embedded=place.embedded)
         around = {

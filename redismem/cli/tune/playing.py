@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from redismem.cli.bench.offering import Open, open_loop
+from redismem.cli.room import json_bytes
 from redismem.cli.terminal import text_of_message
 from redismem.cli.transcripts import Question, Transcript, exchanges, questions_of
 from redismem.cli.tune.choices import Choice
@@ -67,6 +68,8 @@ class Conversation:
     later: LaterWords
     requests: int
     """The number of requests to the model."""
+    text_bytes: int
+    """The length of the messages as JSON."""
 
 
 class CountedSummaries(Summarize):
@@ -323,4 +326,5 @@ def prepare(transcript: Transcript) -> Conversation:
         else:
             said.append(payload)
     requests = sum(reply > first for first, reply, _ in exchanges(transcript.messages, len(said)))
-    return Conversation(transcript, said, questions, LaterWords(texts, pinned), requests)
+    text_bytes = sum(map(json_bytes, transcript.messages))
+    return Conversation(transcript, said, questions, LaterWords(texts, pinned), requests, text_bytes)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import redis.asyncio
@@ -10,6 +12,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 _WINDOW_COUNT = 20
+
+Message = Mapping[str, Any]
 
 
 class ByHand:
@@ -30,40 +34,40 @@ class ByHand:
         )
         self._client = redis.asyncio.Redis.from_pool(pool)
         self._prefix, self._kept_s = prefix, kept_s
-        self._sessions: set[str] = set()
 
-    async def turn(self, session_id: str, question: dict[str, str], answer: dict[str, str]) -> None:
-        """Append the question, decode the window, append the answer.
+    async def turn(self, session_id: str, request: Sequence[Message], reply: Sequence[Message]) -> None:
+        """Append the request, decode the window, append the reply. Either may be empty.
 
         Raises:
             OSError: Redis does not answer, or refuses a command.
         """
-        self._sessions.add(session_id)
         try:
-            [json.loads(message) for message in await self._append(session_id, question)]
-            await self._append(session_id, answer)
+            if request:
+                [json.loads(message) for message in await self._append(session_id, request)]
+            if reply:
+                await self._append(session_id, reply)
         except redis.exceptions.RedisError as error:
             raise OSError(f"{type(error).__name__}: {error}") from None
 
-    async def aclose(self) -> None:
-        """Remove the keys, and close the connections."""
-        try:
-            keys = [f"{self._prefix}:{name}:{each}" for each in self._sessions for name in ("messages", "state")]
+    async def remove(self, session_ids: Sequence[str]) -> None:
+        """Remove the keys of these sessions. If that fails, they expire."""
+        keys = [f"{self._prefix}:{name}:{each}" for each in session_ids for name in ("messages", "state")]
+        with contextlib.suppress(redis.exceptions.RedisError, OSError):
             for at in range(0, len(keys), 1_000):
                 await self._client.unlink(*keys[at : at + 1_000])
-        except (redis.exceptions.RedisError, OSError):
-            pass  # they expire
-        finally:
-            await self._client.aclose()
-            await self._client.connection_pool.disconnect()
 
-    async def _append(self, session_id: str, message: dict[str, str]) -> list[Any]:
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+        await self._client.connection_pool.disconnect()
+
+    async def _append(self, session_id: str, said: Sequence[Message]) -> list[Any]:
         messages, state = f"{self._prefix}:messages:{session_id}", f"{self._prefix}:state:{session_id}"
         async with self._client.pipeline(transaction=True) as pipeline:
-            pipeline.rpush(messages, json.dumps(message))
+            pipeline.rpush(messages, *map(json.dumps, said))
             pipeline.ltrim(messages, -_WINDOW_COUNT, -1)
             pipeline.expire(messages, self._kept_s)
-            pipeline.hincrby(state, "message_count", 1)
+            pipeline.hincrby(state, "message_count", len(said))
             pipeline.expire(state, self._kept_s)
             pipeline.lrange(messages, 0, -1)
             window: list[Any] = (await pipeline.execute())[-1]
