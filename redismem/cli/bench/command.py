@@ -80,7 +80,7 @@ async def bench(
     advice = "Lower --concurrency" + ("" if file else " or --message-bytes")
     measured, place, missing = await _measure(url, talks, seconds, concurrency, advice)
     load = Load(turns_per_s, sessions, session_messages)
-    figures = _figures(measured) | {"sizing": _sizing(measured, load, talks, Settings())}
+    figures = _figures(measured, talks) | {"sizing": _sizing(measured, load, talks, Settings())}
     around = {
         "redis": place.name,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
@@ -110,6 +110,7 @@ async def _measure(
     by_hand, missing = _by_hand(address_of(url, Settings()), namespace, callers)
     async with open_unchecked(url, namespace, count, idle_timeout_s=_KEPT_S, strategy="none") as (memory, place):
         warn_if_embedded(place)
+        await memory.store.agreement.look()  # connects, without recording the namespace
         room_bytes = await check_room(memory.store, place.name, 2 * callers * most_bytes(talks), advice)
         async with memory:
             run = Bench(memory, sent, by_hand, callers, talks, room_bytes, _KEPT_S)
@@ -183,13 +184,14 @@ def _open(offered: Open) -> dict[str, Any]:
     }
 
 
-def _figures(measured: Measured) -> dict[str, Any]:
+def _figures(measured: Measured, talks: Sequence[Talk]) -> dict[str, Any]:
     """Return the figures as JSON values; `None` stands for a figure that could not be measured."""
+    parts = statistics.fmean(bool(request) + bool(reply) for talk in talks for request, reply in talk)
     pairs = zip(measured.ours.turns_per_s, measured.by_hand.turns_per_s, strict=False)
     ratios = [ours / by_hand for ours, by_hand in pairs]
     return {
         "redismem": _side(measured.ours) | {"round_trips": round(measured.trips_per_turn, 3)},
-        "by_hand": _side(measured.by_hand) | {"round_trips": 2} if ratios else None,
+        "by_hand": _side(measured.by_hand) | {"round_trips": round(parts, 3)} if ratios else None,
         "ratio": round(statistics.median(ratios), 2) if ratios else None,
         "open_loop": [_open(each) for each in measured.offered],
         "session_bytes": None if measured.session_bytes is None else round(measured.session_bytes),
@@ -223,7 +225,7 @@ def _sizing(measured: Measured, load: Load, talks: Sequence[Talk], settings: Set
 def _print(around: dict[str, str], figures: dict[str, Any], missing: str | None) -> None:
     out = console()
     for name, text in around.items():
-        out.print(f"{name:9} {text}", markup=False)
+        out.print(f"{name:9} {text}", markup=False, soft_wrap=True)
     out.print("\nOne process, as fast as it can", style="bold")
     sides = [("redismem", figures["redismem"])]
     if figures["by_hand"]:

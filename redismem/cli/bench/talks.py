@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from redismem.cli.room import bytes_in_redis, json_bytes
-from redismem.cli.transcripts import Transcript, exchanges
+from redismem.cli.transcripts import BadLine, Transcript, exchanges
+from redismem.errors import InvalidMessage
+from redismem.messages.encoding import encode_message
 
 WINDOW_COUNT = 20
 """The most messages of a session: the window that redis-py by hand keeps. A longer conversation goes on in another."""
@@ -29,8 +31,17 @@ def made_up(message_bytes: int) -> Talk:
 
 
 def talks_of(transcript: Transcript) -> list[Talk]:
-    """Cut a conversation into sessions of at most `WINDOW_COUNT` messages."""
+    """Cut a conversation into sessions of at most `WINDOW_COUNT` messages.
+
+    Raises:
+        BadLine: if no session may have one of its messages.
+    """
     said = [{name: value for name, value in each.items() if name != "time_ms"} for each in transcript.messages]
+    for place, message in enumerate(said, 1):
+        try:
+            encode_message(message)
+        except InvalidMessage as refused:
+            raise BadLine(f"message {place}: {refused}") from None
     talks: list[list[Turn]] = []
     count = WINDOW_COUNT
     for first, reply, end in exchanges(said, WINDOW_COUNT // 2):

@@ -54,7 +54,7 @@ _WARNINGS: dict[tuple[str, Any], str] = {
     ("keep_originals", False): "Summarised messages cannot be read or recalled any more.",
 }
 _SHARES = ("words", "answers", "prefix")
-_ALONE = {"mean_tokens": "tokens", "words": "words", "server_us": "Redis' CPU", "session_bytes": "bytes"}
+_ALONE = {"mean_tokens": "tokens", "words": "words", "session_bytes": "bytes"}
 _WIDTH, _HEIGHT = 60, 14
 
 
@@ -146,11 +146,14 @@ def _place(value: float, least: float, most: float, count: int) -> int:
 
 
 def print_changes(named: Choice, rows: Sequence[Row]) -> None:
-    """Print the difference that each of the joined changes makes alone."""
-    of_name = {row.choice.name: figures_of(row.figures) for row in rows}
-    now = of_name[rows[0].choice.name]
+    """Print the difference that each of the joined changes makes alone. CPU is known only if the change was raced."""
+    of_name = {row.choice.name: row.figures for row in rows}
+    now = figures_of(of_name[rows[0].choice.name])
     for name in named.name.split(", ") if named.changes > 1 else ():
-        differences = (f"{text} {_change(now, of_name[name], key)}" for key, text in _ALONE.items() if now[key])
+        alone = figures_of(of_name[name])
+        differences = [f"{text} {_change(now, alone, key)}" for key, text in _ALONE.items() if now[key]]
+        if (ratio := of_name[name].ratio) is not None:
+            differences.append(f"CPU × {ratio.middle:.2f}")
         console().print(f"  {name} alone: {', '.join(differences)}", markup=False, soft_wrap=True)
 
 
@@ -200,6 +203,8 @@ def verdict(goal: Goal, now: Figures, then: Figures) -> str:
 
 
 def _change(before: dict[str, Any], after: dict[str, Any], name: str) -> str:
+    if name == "p99_ms":
+        return ""  # it changes more from run to run
     if name in _SHARES:
         return f"{(after[name] - before[name]) * 100:+.1f} points"
     return f"{(after[name] / before[name] - 1) * 100:+.0f} %" if before[name] else ""

@@ -19,7 +19,7 @@ Message = Mapping[str, Any]
 class ByHand:
     """Two MULTI pipelines per turn, each RPUSH, LTRIM, EXPIRE, HINCRBY and LRANGE. Messages are JSON.
 
-    It has no retries, ids or summaries. A standalone Redis only.
+    It has no retries, ids or summaries.
     """
 
     def __init__(self, url: str, prefix: str, connections: int, kept_s: int) -> None:
@@ -51,10 +51,12 @@ class ByHand:
 
     async def remove(self, session_ids: Sequence[str]) -> None:
         """Remove the keys of these sessions. If that fails, they expire."""
-        keys = [f"{self._prefix}:{name}:{each}" for each in session_ids for name in ("messages", "state")]
         with contextlib.suppress(redis.exceptions.RedisError, OSError):
-            for at in range(0, len(keys), 1_000):
-                await self._client.unlink(*keys[at : at + 1_000])
+            for at in range(0, len(session_ids), 500):
+                async with self._client.pipeline(transaction=False) as pipeline:
+                    for each in session_ids[at : at + 500]:
+                        pipeline.unlink(*self._keys(each))
+                    await pipeline.execute()
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -62,7 +64,7 @@ class ByHand:
         await self._client.connection_pool.disconnect()
 
     async def _append(self, session_id: str, said: Sequence[Message]) -> list[Any]:
-        messages, state = f"{self._prefix}:messages:{session_id}", f"{self._prefix}:state:{session_id}"
+        messages, state = self._keys(session_id)
         async with self._client.pipeline(transaction=True) as pipeline:
             pipeline.rpush(messages, *map(json.dumps, said))
             pipeline.ltrim(messages, -_WINDOW_COUNT, -1)
@@ -72,3 +74,7 @@ class ByHand:
             pipeline.lrange(messages, 0, -1)
             window: list[Any] = (await pipeline.execute())[-1]
             return window
+
+    def _keys(self, session_id: str) -> tuple[str, str]:
+        """Return both keys of a session. They share a slot, in case that the Redis is a node of a cluster."""
+        return f"{self._prefix}:messages:{{{session_id}}}", f"{self._prefix}:state:{{{session_id}}}"
