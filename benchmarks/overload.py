@@ -32,7 +32,7 @@ from benchmarks.measuring import Server, own_server, surroundings, table
 from benchmarks.running import load, options, over_lane, run, show_results, verdict
 from redismem import Memory, Overloaded, Settings, StoreUnavailable
 
-CALLERS, SESSION_TURNS, SESSIONS_COUNT, CONNECTIONS_COUNT = 64, 8, 1_024, 4_000
+CALLERS, SESSION_TURNS, SESSIONS_COUNT, CONNECTIONS_COUNT = 64, 8, 1_024, 8_000
 FACTOR, GOOD_S, SAMPLE_S = 2.0, 1.0, 0.25
 LEAST_GOOD, MOST_P99_MS = 0.8, 1_000.0
 NAMESPACE = "bench-overload"
@@ -159,20 +159,29 @@ async def offer(turn: Turn, per_s: float, seconds: float) -> Offered:
 class Connection(asyncio.Protocol):
     """An HTTP connection that carries one request at a time."""
 
+    is_open = True
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: Any = transport
         self._buffer = b""
         self._answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self.is_open = False
+        if not self._answer.done():
+            self._answer.set_exception(StoreUnavailable("closed without an answer", reason="ConnectionLost"))
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
         head, separator, rest = self._buffer.partition(b"\r\n\r\n")
         if separator and len(rest) >= int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]):
             self._buffer = b""
-            self._answer.set_result(int(head[9:12]))
+            if not self._answer.done():  # the sample was cancelled
+                self._answer.set_result(int(head[9:12]))
 
     async def ask(self, method: str, path: str, body: str) -> int:
-        """Return the status of the answer."""
+        """Return the status of the answer. Raises StoreUnavailable."""
         self._answer = asyncio.get_running_loop().create_future()
         request = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n{body}"
         self._transport.write(request.encode())
@@ -184,7 +193,7 @@ class Client:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._idle: list[Connection] = []
+        self._idle: deque[Connection] = deque()  # taken in turn, since the server closes those that are idle for long
         self._waiting: deque[asyncio.Future[Connection]] = deque()
         self.longest_s: dict[str, float] = {}
         """The longest time of a request that is never refused, by what it does."""
@@ -192,23 +201,28 @@ class Client:
     async def open(self) -> None:
         _, files_count = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (files_count, files_count))
-        loop = asyncio.get_running_loop()
         for _ in range(CONNECTIONS_COUNT):
-            _, connection = await loop.create_connection(Connection, "127.0.0.1", self._port)
-            self._idle.append(connection)
+            self._idle.append(await self._open())
+
+    async def _open(self) -> Connection:
+        _, connection = await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", self._port)
+        return connection
 
     async def ask(self, method: str, path: str, body: str = "") -> int:
         if self._idle:
-            connection = self._idle.pop()
+            connection = self._idle.popleft()
         else:
             self._waiting.append(waiting := asyncio.get_running_loop().create_future())
             connection = await waiting
-        status = await connection.ask(method, path, body)
-        if self._waiting:
-            self._waiting.popleft().set_result(connection)
-        else:
-            self._idle.append(connection)
-        return status
+        if not connection.is_open:
+            connection = await self._open()
+        try:
+            return await connection.ask(method, path, body)
+        finally:
+            if self._waiting:
+                self._waiting.popleft().set_result(connection)
+            else:
+                self._idle.append(connection)
 
     async def append(self, session: str, role: str, text: str) -> None:
         path = f"/v1/sessions/{session}/messages" + ("?read=true" if role == "user" else "")
@@ -219,12 +233,13 @@ class Client:
             raise StoreUnavailable(f"{status}", reason=str(status))
 
     async def sample(self) -> None:
-        """Time what is never refused, until cancelled."""
+        """Time what is never refused, on a connection of its own, until cancelled."""
+        connection = await self._open()
         while True:
             await asyncio.sleep(SAMPLE_S)
             for what, method, path in (("livez", "GET", "/livez"), ("clear", "DELETE", "/v1/sessions/cleared")):
                 begun_s = monotonic()
-                assert await self.ask(method, path) != 503, what
+                assert await connection.ask(method, path, "") != 503, what
                 self.longest_s[what] = max(self.longest_s.get(what, 0), monotonic() - begun_s)
 
 

@@ -22,7 +22,7 @@ from redismem.events import Event, Op
 from redismem.inspection.findings import FAIL, NOT_HERE, OK, WARN, Finding
 from redismem.memory.memory import Memory
 from redismem.store.depths import depths_of
-from redismem.store.overload import is_overloaded, refused
+from redismem.store.overload import is_overloaded, refusals
 from redismem.store.store import Store
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -170,7 +170,7 @@ class Metrics:
         """
         self._calls.set(sum(store.transport.calls_count for store in stores))
         self._overloaded.set(is_overloaded())
-        for reason, count in refused.items():
+        for reason, count in refusals.counts.items():
             self._refused.labels(reason).inc(count - self._refused_counts.get(reason, 0))
             self._refused_counts[reason] = count
         self._backlog.set(sum(store.health().backlog_message_count for store in stores))

@@ -8,16 +8,36 @@ connection at a time, with pauses, and its calls wait for that.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from time import monotonic
 from typing import Any
 
 from redismem.errors import Overloaded, RedismemError
-from redismem.transport.admission import Reason, behind, reason_to_refuse, retry_after_s
+from redismem.transport.admission import CALM_S, Reason, behind, reason_to_refuse, retry_after_s
 
+LATE_REQUEST = Reason.BUSY
+"""The reason for which a server refuses a request."""
 RETRIES_SHARE = 0.1
 RETRIES_COUNT = 500
-refused: Counter[str] = Counter()
-"""The number of calls and requests that this process has refused, by reason."""
+
+
+class Refusals:
+    """The calls and requests that this process has refused."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        """The number of calls and requests, by reason."""
+        self.last_s = -math.inf
+        """The time of the last one."""
+
+    def note(self, reason: str) -> None:
+        """Count one."""
+        self.counts[reason] += 1
+        self.last_s = monotonic()
+
+
+refusals = Refusals()
 _MEANINGS = {
     Reason.BUSY: "this process has more calls to make than it can make in time, so this one was not made",
     Reason.SLOW: "Redis answers, but later than this process makes calls, so this one was not made",
@@ -25,8 +45,8 @@ _MEANINGS = {
 
 
 def is_overloaded() -> bool:
-    """True if this process refuses calls, or is about to."""
-    return bool(behind)
+    """True if this process refuses calls or requests, or is about to."""
+    return bool(behind) or monotonic() - refusals.last_s < CALM_S
 
 
 def refusal(patience: int, place: str = "", session_id: str | None = None) -> Overloaded | None:
@@ -40,7 +60,7 @@ def refusal(patience: int, place: str = "", session_id: str | None = None) -> Ov
 
 def overloaded(text: str, session_id: str | None, reason: str) -> Overloaded:
     """Return the error of a call that was refused, and count it."""
-    refused[reason] += 1
+    refusals.note(reason)
     return Overloaded(text, session_id, reason, retry_after_s=retry_after_s())
 
 

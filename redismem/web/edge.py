@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Container, Iterable, Mapping, MutableMapping
 from contextlib import nullcontext
 from functools import lru_cache
 from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
-from redismem.events import NEW_WORK, PAID_FOR
-from redismem.store.overload import is_overloaded, refusal
 from redismem.web.access import Caller, needed_scope
 from redismem.web.api.appends import KEY, append_messages, is_append
 from redismem.web.http.deadlines import Deadlines
@@ -19,6 +17,7 @@ from redismem.web.http.json import check_encoding, encode_json
 from redismem.web.http.problems import Problem, may_be_done
 from redismem.web.http.protocol import WHOLE
 from redismem.web.http.queries import Documented, is_search, is_stream
+from redismem.web.http.request_queue import ARRIVED_S
 from redismem.web.http.static import HEADERS as PAGE_HEADERS
 from redismem.web.http.static import is_page, load_pages, respond_with_page
 from redismem.web.metrics.prometheus import route_of
@@ -34,7 +33,6 @@ HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 ]
-_LINES = b"".join(b"%s: %s\r\n" % header for header in HEADERS)
 _EMPTY: dict[str, Any] = {}
 _AT_ONCE = nullcontext[None]()
 _OPENAPI = "/openapi.json"
@@ -44,8 +42,27 @@ _ONCE = frozenset(
 )
 _OWN_HOSTS = frozenset(["localhost", "127.0.0.1", "::1"])
 _ALLOWED = b"authorization, content-type, idempotency-key, if-match, last-event-id, prefer"
-_NEVER_REFUSED = ("/stop", "/clear", "/forget")
 _EXPOSED = b"etag, location, retry-after, turn-id"
+
+
+def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return headers as they are sent."""
+    return b"".join([b"%s: %s\r\n" % header for header in headers])
+
+
+_LINES = header_lines(HEADERS)
+
+
+def cors_headers(origins: Container[str], headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+    """Return the headers that let a page of one of these origins read the answer to a request with these headers."""
+    origin = headers.get(b"origin")
+    if origin is None or origin.decode("latin-1") not in origins:
+        return []
+    return [
+        (b"access-control-allow-origin", origin),
+        (b"access-control-expose-headers", _EXPOSED),
+        (b"vary", b"origin"),
+    ]
 
 
 class Gone(Exception):
@@ -70,10 +87,10 @@ class Edge:
             return
         headers = dict(scope["headers"])
         whole = scope.get("extensions", _EMPTY).get(WHOLE)
-        answer = Response(send, scope, whole, self._allowed_origin(headers))
+        answer = Response(send, scope, whole, cors_headers(self._service.cors_origins, headers))
         # Routes get the path undecoded, so that the %2F of a session id does not separate segments.
         path = scope["path"] = scope["raw_path"].decode("latin-1")
-        begun_s = monotonic()
+        begun_s = scope.get(ARRIVED_S) or monotonic()
         try:
             await self._answer(scope, path, headers, receive, answer, begun_s)
         except Gone:
@@ -103,7 +120,6 @@ class Edge:
         if scope_needed is None or is_page(path):
             await self._answer_open(scope, path, headers, receive, answer)
             return
-        _check_load(method, path, scope["query_string"], scope_needed)
         caller = service.access.caller(headers.get(b"authorization"))
         if scope_needed not in caller.scopes:
             raise Problem("not_allowed", f"this needs the scope {scope_needed}")
@@ -158,10 +174,6 @@ class Edge:
         scope = {**scope, "method": method, "headers": [*headers, (b"content-type", b"application/json")]}
         await self._routes(scope, receive, answer.send)
 
-    def _allowed_origin(self, headers: dict[bytes, bytes]) -> bytes | None:
-        origin = headers.get(b"origin")
-        return origin if origin is not None and origin.decode("latin-1") in self._service.cors_origins else None
-
     def _check_origin(self, headers: dict[bytes, bytes]) -> None:
         """Refuse requests from pages of other hosts if the service has no keys. Raises Problem."""
         if not self._service.access.is_open:
@@ -170,23 +182,10 @@ class Edge:
         if not _is_own(host):
             raise Problem("not_allowed", "without keys this server answers only requests to localhost")
         origin = headers.get(b"origin")
-        if origin is None or self._allowed_origin(headers) is not None:
+        if origin is None or origin.decode("latin-1") in self._service.cors_origins:
             return
         if origin.decode("latin-1") != f"http://{host}":
             raise Problem("not_allowed", "without keys this server refuses pages of other origins")
-
-
-def _check_load(method: str, path: str, query: bytes, scope_needed: str) -> None:
-    """Refuse a request that this server could not answer in time. Raises Overloaded.
-
-    A request that stops or removes something is never refused, nor one of an operator.
-    """
-    if not is_overloaded():
-        return
-    if method != "DELETE" and scope_needed != "admin" and not path.endswith(_NEVER_REFUSED):
-        is_reply = method == "POST" and is_append(path) and b"read=true" not in query
-        if refused := refusal(PAID_FOR if is_reply else NEW_WORK):
-            raise refused
 
 
 def check_repeated(headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -208,12 +207,12 @@ def _is_own(host: str) -> bool:
 class Response:
     """The answer to one request. Adds the headers that every answer has."""
 
-    def __init__(self, send: Send, scope: Scope, whole: Whole | None, allowed_origin: bytes | None) -> None:
+    def __init__(self, send: Send, scope: Scope, whole: Whole | None, cors: list[tuple[bytes, bytes]]) -> None:
         """Begin an answer. `whole` is the server's extension that writes head and body at once, or `None`."""
         self._send = send
         self._scope = scope
         self._whole = whole
-        self._allowed_origin = allowed_origin
+        self._cors = cors
         self.begun_s = 0.0
         self.headers = HEADERS
         self.status = 499
@@ -222,19 +221,13 @@ class Response:
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.begun_s, self.status = monotonic(), message["status"]
-            message["headers"] = [*message["headers"], *self.headers]
-            if self._allowed_origin is not None:
-                message["headers"] += [
-                    (b"access-control-allow-origin", self._allowed_origin),
-                    (b"access-control-expose-headers", _EXPOSED),
-                    (b"vary", b"origin"),
-                ]
+            message["headers"] = [*message["headers"], *self.headers, *self._cors]
         await self._send(message)
 
     async def send_whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         """Send head and body. `headers` must contain nothing that a client sent, because they are not escaped."""
-        if self._whole is not None and self._allowed_origin is None and self.headers is HEADERS:
-            lines = b"".join([b"%s: %s\r\n" % header for header in headers])
+        if self._whole is not None and self.headers is HEADERS:
+            lines = header_lines([*headers, *self._cors])
             self.begun_s, self.status = monotonic(), status
             if self._whole["send"](self._scope, status, lines + _LINES, body):
                 return
@@ -242,7 +235,7 @@ class Response:
         await self.send({"type": "http.response.body", "body": body})
 
     async def preflight(self) -> None:
-        if self._allowed_origin is None:
+        if not self._cors:
             raise Problem("not_allowed", "pages of this origin are not allowed")
         headers = [
             (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),

@@ -17,6 +17,7 @@ from redismem.web.app import create_app
 from redismem.web.http.failures import App
 from redismem.web.http.protocol import LimitedProtocol
 from redismem.web.service import Service
+from redismem.web.shedding import request_queue
 
 
 class QuietServer(uvicorn.Server):
@@ -55,9 +56,13 @@ async def serve(
 
     `app` is the ASGI application, by default that of the HTTP API.
     """
+
+    class Connection(LimitedProtocol):
+        queue = request_queue(service)
+
     config = uvicorn.Config(
         create_app(service) if app is None else app,
-        http=LimitedProtocol,
+        http=Connection,
         ws="none",
         lifespan="off",
         proxy_headers=False,  # `_cut_off` finds a connection by its peer address

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import shutil
 import subprocess
 from collections.abc import AsyncIterator
@@ -25,6 +26,7 @@ from support.stores import PATIENCE, short_deadlines
 from redismem import Memory, Settings
 from redismem.errors import ModelFailed, StoreUnavailable
 from redismem.models import Draft
+from redismem.store.overload import refusals
 from redismem.workers.scheduler import Scheduler
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -75,7 +77,10 @@ class Watched:
 
 
 @pytest.fixture
-async def watched(tmp_path: Path, namespace: str, clock: Clock) -> AsyncIterator[Watched]:
+async def watched(
+    tmp_path: Path, namespace: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Watched]:
+    monkeypatch.setattr(refusals, "last_s", -math.inf)  # another test's
     server = RedisServer(tmp_path, aof=True, options=("--maxmemory", "100mb")).start()
     try:
         memory = Memory.connect(server.url, namespace=namespace, settings=SETTINGS, clock=clock)

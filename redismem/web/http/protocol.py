@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from redismem.web.http.problems import Problem
+from redismem.web.http.request_queue import RequestQueue, Turn
 
 HEAD_BYTES = 64 * 1024
 """The limit of a request's head, trailers and chunk sizes together. The first read of a request does not count."""
@@ -65,6 +67,8 @@ class LimitedProtocol(HttpToolsProtocol):
     uvicorn arms and cancels a timer per response, which costs more than writing the response.
     """
 
+    queue: RequestQueue | None = None
+    """The queue of the server; without it each request is begun at once."""
     transport: BufferedTransport  # type: ignore[assignment]
     _idle_since_s = math.inf
     _head_bytes = 0
@@ -100,6 +104,21 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._head_bytes -= len(body)
         super().on_body(body)
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        """Let the queue begin a request in its turn, or refuse it."""
+        begin, queue, scope = partial(super()._start_asgi_task, cycle, app), self.queue, cycle.scope
+        turn = Turn.AT_ONCE if queue is None else queue.turn_of(scope)
+        if queue is None or turn is Turn.AT_ONCE:
+            begin()
+        elif not queue.is_full(turn) or not self._refuse_whole(queue, cycle):
+            queue.begin(self.loop, turn, scope, begin)
+
+    def _refuse_whole(self, queue: RequestQueue, cycle: Any) -> bool:
+        """Refuse a request. False means that its answer cannot be sent at once."""
+        if cycle.waiting_for_100_continue:
+            cycle.keep_alive = False  # the client may leave out the body, so where its next request begins is unknown
+        return self._send_whole(cycle.scope, *queue.refuse(cycle.scope))
 
     def on_response_complete(self) -> None:
         if self.pipeline or self.transport.is_closing():
@@ -149,10 +168,13 @@ class LimitedProtocol(HttpToolsProtocol):
         """
         cycle = self.cycle
         is_latest = cycle.scope is scope and not cycle.response_started and not cycle.disconnected
-        if not is_latest or not cycle.keep_alive or self.flow.write_paused:
+        if not is_latest or self.flow.write_paused:
             return False
+        closing = b"" if cycle.keep_alive else b"connection: close\r\n"
         cycle.response_started = cycle.response_complete = True
         cycle.message_event.set()
-        self.transport.write(b"%s%s\r\n%s" % (STATUS_LINE[status], lines, body))
+        self.transport.write(b"%s%s%s\r\n%s" % (STATUS_LINE[status], lines, closing, body))
+        if closing:
+            self.transport.close()
         cycle.on_response()
         return True

@@ -21,6 +21,7 @@ METHODS = {
     "data_received": ["self", "data"],
     "on_message_begin": ["self"],
     "on_body": ["self", "body"],
+    "_start_asgi_task": ["self", "cycle", "app"],
     "on_response_complete": ["self"],
     "timeout_keep_alive_handler": ["self"],
 }

@@ -1,0 +1,103 @@
+"""The requests that a server has read and not begun.
+
+An event loop that begins all that it has read comes back to its sockets late, so a stop or a probe waits behind
+thousands of appends. Here each iteration begins a few requests, and the others wait in line. A line knows how long a
+request would wait at its end. Once that is too long, requests are refused: at once, and while that is cheap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from enum import IntEnum
+from time import monotonic
+from typing import Any
+
+BATCH_COUNT = 32
+"""The requests that an iteration of the event loop begins."""
+NEW_WORK_COUNT = 8
+"""The requests of an iteration that are kept for new work while replies wait."""
+LONGEST_S = 0.5
+"""The wait from which a request is refused: with what follows, it is still answered within a second."""
+ARRIVED_S = "redismem.arrived_s"
+"""The key in a request's ASGI scope of its arrival by `time.monotonic`; absent if the request has not waited."""
+
+Answer = tuple[int, bytes, bytes]
+"""The status of an answer, its header lines and its body."""
+
+
+class Turn(IntEnum):
+    """When a request is begun."""
+
+    AT_ONCE = 0
+    """It never waits and is never refused."""
+    BEFORE_NEW_WORK = 1
+    LAST = 2
+
+
+class Line:
+    """The requests of one kind that wait, in the order of their arrival."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Callable[[], None], float, int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def wait_s(self) -> float:
+        """Return how long one more request would wait, at the pace of those that the first has waited for."""
+        if not self._waiting:
+            return 0.0
+        _, arrived_s, ahead_count = self._waiting[0]
+        return len(self._waiting) * (monotonic() - arrived_s) / max(ahead_count, BATCH_COUNT)
+
+    def add(self, scope: Any, begin: Callable[[], None]) -> None:
+        scope[ARRIVED_S] = now_s = monotonic()
+        self._waiting.append((begin, now_s, len(self._waiting)))
+
+    def begin(self, most_count: int) -> int:
+        """Begin the first requests, and return their number."""
+        count = min(most_count, len(self._waiting))
+        for _ in range(count):
+            self._waiting.popleft()[0]()
+        return count
+
+
+class RequestQueue:
+    """The requests of one server, each of which gets its turn."""
+
+    def __init__(self, turn_of: Callable[[Any], Turn], refuse: Callable[[Any], Answer]) -> None:
+        """Create an empty queue. Both functions take the ASGI scope of a request; `refuse` returns the answer to it."""
+        self.turn_of = turn_of
+        self.refuse = refuse
+        self._replies, self._new_work = Line(), Line()
+        self._left_count = BATCH_COUNT
+        self._is_counting = False
+
+    def is_full(self, turn: Turn) -> bool:
+        """True if a request would wait for too long."""
+        return self._line(turn).wait_s() > LONGEST_S
+
+    def begin(self, loop: asyncio.AbstractEventLoop, turn: Turn, scope: Any, begin: Callable[[], None]) -> None:
+        """Begin a request: now, or in its turn."""
+        if not self._is_counting:
+            self._is_counting = True
+            loop.call_soon(self._begin_more, loop)
+        line = self._line(turn)
+        if self._left_count and not line:
+            self._left_count -= 1
+            begin()
+        else:
+            line.add(scope, begin)
+
+    def _line(self, turn: Turn) -> Line:
+        return self._replies if turn is Turn.BEFORE_NEW_WORK else self._new_work
+
+    def _begin_more(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin the requests of an iteration."""
+        left_count = BATCH_COUNT - self._replies.begin(BATCH_COUNT - min(NEW_WORK_COUNT, len(self._new_work)))
+        left_count -= self._new_work.begin(left_count)
+        self._left_count, self._is_counting = left_count, left_count < BATCH_COUNT
+        if self._is_counting:
+            loop.call_soon(self._begin_more, loop)

@@ -1,0 +1,139 @@
+"""Requests wait for their turn, and are refused once one more would wait for too long."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+from support.http_connection import ANSWER, REQUEST, Protocol, answer_whole, turn
+
+from redismem.web.http import request_queue
+from redismem.web.http.request_queue import ARRIVED_S, BATCH_COUNT, LONGEST_S, NEW_WORK_COUNT, RequestQueue, Turn
+
+REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nlate"
+STOP, APPEND = b"POST /stop", b"POST /append"
+
+
+class Waiting:
+    """A queue whose time is the test's."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.begun: list[str] = []
+        self.queue = RequestQueue(self.turn_of, lambda _: (503, b"content-length: 4\r\n", b"late"))
+
+    @staticmethod
+    def turn_of(scope: Any) -> Turn:
+        return {"/stop": Turn.AT_ONCE, "/append": Turn.BEFORE_NEW_WORK}.get(scope["path"], Turn.LAST)
+
+    def add(self, kind: Turn, count: int) -> None:
+        for _ in range(count):
+            self.queue.begin(asyncio.get_running_loop(), kind, {}, partial(self.begun.append, kind.name))
+
+    async def pass_iterations(self, count: int, each_s: float) -> None:
+        for _ in range(count):
+            self.now_s += each_s
+            await turn()
+
+    def connection(self) -> Protocol:
+        protocol = Protocol(answer_whole)
+        protocol.queue = self.queue
+        return protocol
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Waiting:
+    made = Waiting()
+    monkeypatch.setattr(request_queue, "monotonic", lambda: made.now_s)
+    return made
+
+
+async def test_an_iteration_begins_a_few_and_the_others_follow_in_their_order() -> None:
+    begun: list[int] = []
+    queue = RequestQueue(Waiting.turn_of, lambda _: (503, b"", b""))
+    scopes: list[dict[str, Any]] = [{} for _ in range(3 * BATCH_COUNT)]
+    for number, scope in enumerate(scopes):
+        queue.begin(asyncio.get_running_loop(), Turn.LAST, scope, partial(begun.append, number))
+    for iterations in (1, 2, 3):
+        assert begun == list(range(iterations * BATCH_COUNT))
+        await turn()
+    assert [ARRIVED_S in scope for scope in scopes] == [False] * BATCH_COUNT + [True] * 2 * BATCH_COUNT
+    queue.begin(asyncio.get_running_loop(), Turn.LAST, {}, partial(begun.append, -1))
+    assert begun[-1] == -1, "nothing waits, so it is begun at once"
+
+
+async def test_replies_go_before_new_work_which_keeps_a_share(waiting: Waiting) -> None:
+    waiting.add(Turn.LAST, 3 * BATCH_COUNT)
+    waiting.add(Turn.BEFORE_NEW_WORK, BATCH_COUNT)
+    waiting.begun.clear()
+    await turn()
+    assert waiting.begun == ["BEFORE_NEW_WORK"] * (BATCH_COUNT - NEW_WORK_COUNT) + ["LAST"] * NEW_WORK_COUNT
+    waiting.begun.clear()
+    await turn()
+    assert waiting.begun == ["BEFORE_NEW_WORK"] * NEW_WORK_COUNT + ["LAST"] * (BATCH_COUNT - NEW_WORK_COUNT)
+
+
+async def test_it_is_full_while_one_more_would_wait_for_too_long(waiting: Waiting) -> None:
+    waiting.add(Turn.LAST, 12 * BATCH_COUNT)
+    assert not waiting.queue.is_full(Turn.LAST), "a burst: nothing has waited yet"
+    await waiting.pass_iterations(1, LONGEST_S / 8)
+    assert waiting.queue.is_full(Turn.LAST), "ten batches are left, and eight fit"
+    assert not waiting.queue.is_full(Turn.BEFORE_NEW_WORK), "no reply waits"
+    await waiting.pass_iterations(3, LONGEST_S / 8)
+    assert not waiting.queue.is_full(Turn.LAST), "seven are left"
+
+
+async def test_a_pause_of_the_process_refuses_nothing_that_is_read_after_it(waiting: Waiting) -> None:
+    waiting.now_s += 60
+    waiting.add(Turn.LAST, 2 * BATCH_COUNT)
+    assert not waiting.queue.is_full(Turn.LAST)
+
+
+async def test_what_never_waits_is_begun_before_those_that_do(waiting: Waiting) -> None:
+    waiting.add(Turn.LAST, 5 * BATCH_COUNT)
+    first, later = waiting.connection(), waiting.connection()
+    later.data_received(REQUEST)
+    first.data_received(REQUEST.replace(b"GET /", STOP))
+    await turn()
+    await turn()
+    assert (first.wire.sent, later.wire.sent) == ([ANSWER], [])
+    await waiting.pass_iterations(8, 0)
+    assert later.wire.sent == [ANSWER]
+
+
+async def test_a_refused_request_leaves_the_connection_to_the_next_one(waiting: Waiting) -> None:
+    waiting.add(Turn.LAST, 20 * BATCH_COUNT)
+    await waiting.pass_iterations(1, LONGEST_S / 8)
+    protocol = waiting.connection()
+    body = b"content-length: 5\r\n\r\n"
+    protocol.data_received(REQUEST[:-2] + body)
+    await turn()
+    assert protocol.wire.sent == [REFUSAL], "before its body is read"
+    protocol.data_received(b"12345" + REQUEST.replace(b"GET /", APPEND))
+    await waiting.pass_iterations(4, 0)
+    assert protocol.wire.sent == [REFUSAL, ANSWER]
+
+
+@pytest.mark.parametrize("header", [b"connection: close", b"expect: 100-continue"])
+async def test_a_refusal_closes_a_connection_that_cannot_go_on(waiting: Waiting, header: bytes) -> None:
+    waiting.add(Turn.LAST, 20 * BATCH_COUNT)
+    await waiting.pass_iterations(1, LONGEST_S / 8)
+    protocol = waiting.connection()
+    await protocol.ask(REQUEST[:-2] + header + b"\r\ncontent-length: 5\r\n\r\n")
+    refusal, end = protocol.wire.sent
+    assert isinstance(refusal, bytes)
+    assert refusal.startswith(b"HTTP/1.1 503 ")
+    assert b"connection: close\r\n" in refusal
+    assert end == "close"
+
+
+async def test_requests_of_a_pipeline_are_answered_in_their_order(waiting: Waiting) -> None:
+    waiting.add(Turn.LAST, 20 * BATCH_COUNT)
+    await waiting.pass_iterations(1, LONGEST_S / 8)
+    protocol = waiting.connection()
+    protocol.data_received(REQUEST.replace(b"GET /", STOP) + REQUEST + REQUEST)
+    await waiting.pass_iterations(30, 0)
+    told = b"".join(part for part in protocol.wire.sent if isinstance(part, bytes))
+    assert told == 3 * ANSWER, "an answer cannot be sent before that of the request before it"
