@@ -8,12 +8,14 @@ import os
 import shutil
 import signal
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import fakeredis
 import pytest
 import redis.asyncio
+import redis.utils
 from hypothesis import HealthCheck, settings
 from support import selection
 from support.certificates import make_authority
@@ -53,6 +55,8 @@ _ended: list[int] = []
 
 # Collection creates thousands of permanent objects; garbage collection would take a third of the time.
 gc.disable()
+# Each client of redis-py reads the metadata of its package, for half a millisecond.
+redis.utils.get_lib_version = cache(redis.utils.get_lib_version)
 
 
 def pytest_configure() -> None:

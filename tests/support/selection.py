@@ -15,24 +15,43 @@ TESTS = Path(__file__).parents[1]
 EVERYTHING = "EVERYTHING" in os.environ
 
 SECONDS: dict[tuple[str, ...], float] = {
-    ("web/page/",): 80,
-    ("adapters/", "examples/", "formats/", "mcp/"): 70,
-    ("live/", "nodes/", "transport/"): 45,
-    ("cli/test_app.py",): 5,
-    ("cli/test_serve.py",): 6,
-    ("cli/test_worker.py",): 5,
-    ("project/test_races.py",): 3,
-    ("repository/test_advice.py",): 2,
-    ("repository/test_docs.py",): 4,
-    ("repository/test_lengths.py",): 3,
-    ("settings/test_extras.py",): 4,
-    ("store/test_not_allowed.py",): 4,
-    ("web/api/test_turns.py",): 3,
-    ("workers/test_worker_processes.py",): 6,
+    ("web/page/",): 142,
+    (
+        *("adapters/", "cli/importing/", "cli/test_record_view.py", "examples/", "formats/", "mcp/", "record/"),
+        "web/api/test_records.py",
+    ): 168,
+    ("live/", "nodes/", "transport/"): 127,
+    ("cli/bench/test_bench.py",): 5,
+    ("cli/test_app.py",): 12,
+    ("cli/test_serve.py",): 12,
+    ("cli/test_worker.py",): 7,
+    ("project/files/test_import.py",): 5,
+    ("repository/test_api.py",): 5,
+    ("repository/test_docs.py",): 9,
+    ("repository/test_lengths.py",): 5,
+    ("session/test_rewrite.py",): 6,
+    ("settings/test_extras.py",): 12,
+    ("store/fallback/test_fallback.py",): 6,
+    ("store/fallback/test_lost_replies.py",): 5,
+    ("store/test_confirm.py",): 7,
+    ("store/test_crashes.py",): 6,
+    ("store/test_edit_crashes.py",): 6,
+    ("store/test_faults.py",): 11,
+    ("store/test_not_allowed.py",): 13,
+    ("store/test_removal_crashes.py",): 5,
+    ("store/test_server_words.py",): 6,
+    ("store/test_turn_calls.py",): 9,
+    ("web/api/test_sessions.py",): 6,
+    ("web/api/test_turns.py",): 10,
+    ("web/chat/test_chat.py",): 7,
+    ("web/chat/test_faults.py",): 5,
+    ("web/chat/test_outages.py",): 11,
+    ("web/test_access.py",): 5,
+    ("web/test_edge.py",): 7,
 }
-"""Processor seconds of folders that share a browser, SDKs or a cluster, and of the slowest files."""
+"""Seconds, beside three other processes, of tests that share a browser, SDKs or a cluster, and of the slowest files."""
 
-BYTES_PER_S = 11_000
+BYTES_PER_S = 6_600
 """The length of other files, per second that they take."""
 
 ON_BOTH_STORES = (
