@@ -73,7 +73,8 @@ async def sample(file: Path, most: int, read: Callable[[Transcript], Read]) -> t
             try:
                 found.append(read(parse(number, line)))
             except BadLine as bad:
-                raise Stop(f"{file}, line {number}: {bad}", 2) from None
+                hint = '; each line is one conversation: {"messages": [{…}, …]}' if number == 1 else ""
+                raise Stop(f"{file}, line {number}: {bad}{hint}", 2) from None
         place += 1
     return found, count
 

@@ -8,6 +8,7 @@ from typing import Any
 from redismem.cli.room import bytes_in_redis, json_bytes
 from redismem.cli.transcripts import BadLine, Transcript, exchanges
 from redismem.errors import InvalidMessage
+from redismem.messages.coercion import check_role_or_type
 from redismem.messages.encoding import encode_message
 
 WINDOW_COUNT = 20
@@ -39,6 +40,7 @@ def talks_of(transcript: Transcript) -> list[Talk]:
     said = [{name: value for name, value in each.items() if name != "time_ms"} for each in transcript.messages]
     for place, message in enumerate(said, 1):
         try:
+            check_role_or_type(message)
             encode_message(message)
         except InvalidMessage as refused:
             raise BadLine(f"message {place}: {refused}") from None

@@ -96,7 +96,7 @@ async def tune(
             await run.measure_singles()
             named = await run.pursue(goals)
         except (asyncio.CancelledError, Stop, Failed) as ended:
-            if run.rows:
+            if run.rows and run.rows[0].figures.tokens:
                 _show(around | {"stopped": "before the end"}, run, [], as_json=as_json)
             if isinstance(ended, Failed):
                 raise Stop(f"line {ended.line}: {ended}", 1) from None

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from rich.table import Table
-
 from redismem.cli.terminal import console, print_rows
 from redismem.cli.tune.choices import Choice
 from redismem.cli.tune.figures import Figures
@@ -126,18 +124,19 @@ def print_picture(rows: Sequence[Row]) -> None:
     points = [(fmean(row.figures.tokens), row.figures.held) for row in rows]
     lowest, highest = (choose(held for _, held in points) for choose in (min, max))
     fewest, most = (choose(math.log(max(1, tokens)) for tokens, _ in points) for choose in (min, max))
-    canvas = [[" "] * _WIDTH for _ in range(_HEIGHT)]
+    width = max(20, min(_WIDTH, out.width - 10))
+    canvas = [[" "] * width for _ in range(_HEIGHT)]
     for letter, (tokens, held) in reversed([*zip(_letters(), points, strict=False)]):
-        x = _place(math.log(max(1, tokens)), fewest, most, _WIDTH)
+        x = _place(math.log(max(1, tokens)), fewest, most, width)
         canvas[_HEIGHT - 1 - _place(held, lowest, highest, _HEIGHT)][x] = letter
     out.print("\nWhat a request holds (upwards) by its tokens (to the right)", style="bold")
     for number, line in enumerate(canvas):
         share = highest - (highest - lowest) * number / (_HEIGHT - 1)
         label = f"{share:.3f}" if number in (0, _HEIGHT - 1) or number == _HEIGHT // 2 else ""
         out.print(f"{label:>6} │{''.join(line)}".rstrip(), markup=False)
-    out.print(f"{'':6} └{'─' * _WIDTH}")
+    out.print(f"{'':6} └{'─' * width}")
     left, right = f"{math.exp(fewest):,.0f} tokens", f"{math.exp(most):,.0f} tokens"
-    out.print(f"{'':8}{left}{right:>{_WIDTH - len(left)}}")
+    out.print(f"{'':8}{left}{right:>{width - len(left)}}")
     out.print("Of letters in one place, the first is shown.", style="dim")
 
 
@@ -170,14 +169,13 @@ def print_named(
         if (name, value) in _WARNINGS:
             out.print(f"  {_WARNINGS[name, value]}", markup=False)
     out.print(f"\nBoth measured again, {again}", style="bold", markup=False)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("", "now", "named", ""):
-        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     before, after = (figures_of(each, with_model=goals[0].with_model) for each in (now, then))
-    for name, label in _LABELS.items():
-        if before[name] is not None and after[name] is not None:
-            table.add_row(label, *(_cell(name, each[name]) for each in (before, after)), _change(before, after, name))
-    out.print(table)
+    known = [name for name in _LABELS if before[name] is not None and after[name] is not None]
+    cells = [
+        [_LABELS[name], *(_cell(name, each[name]) for each in (before, after)), _change(before, after, name)]
+        for name in known
+    ]
+    print_rows(("", "now", "named", ""), cells)
     for goal in goals:
         out.print(verdict(goal, now, then), markup=False)
 
