@@ -20,7 +20,15 @@ from redismem.cli.tune.figures import Figures
 from redismem.cli.tune.goals import Goal, GoalName
 from redismem.cli.tune.playing import Failed, prepare
 from redismem.cli.tune.running import How, Named, Run
-from redismem.cli.tune.showing import figures_of, print_named, print_picture, print_race, print_table, verdict
+from redismem.cli.tune.showing import (
+    figures_of,
+    print_again,
+    print_named,
+    print_picture,
+    print_race,
+    print_table,
+    verdict,
+)
 from redismem.inspection.figures import plural
 
 Goals = Annotated[
@@ -94,23 +102,23 @@ async def tune(
         }
         try:
             await run.measure_singles()
-            named = await run.pursue(goals)
+            await run.pursue(goals)
         except (asyncio.CancelledError, Stop, Failed) as ended:
             if run.rows and run.rows[0].figures.tokens:
-                _show(around | {"stopped": "before the end"}, run, [], as_json=as_json)
+                _show(around | {"stopped": "before the end"}, run, as_json=as_json)
             if isinstance(ended, Failed):
                 raise Stop(f"line {ended.line}: {ended}", 1) from None
             raise
         finally:
             await run.aclose()
-    _show(around, run, named, as_json=as_json)
+    _show(around, run, as_json=as_json)
     complain_all([(f"line {line}", text) for line, text in run.problems[:_LISTED_PROBLEMS]], len(run.problems))
     return 1 if run.problems else 0
 
 
-def _show(around: dict[str, str], run: Run, named: list[Named], *, as_json: bool) -> None:
+def _show(around: dict[str, str], run: Run, *, as_json: bool) -> None:
     if as_json:
-        print_json(_document(around, run, named))
+        print_json(_document(around, run))
         return
     out = console()
     for name, text in around.items():
@@ -121,30 +129,31 @@ def _show(around: dict[str, str], run: Run, named: list[Named], *, as_json: bool
     if len(run.rows) > 1:
         print_picture(run.rows)
         print_race(run.rows)
-    _print_goals(run, named)
+    _print_goals(run)
     if "stopped" in around:
         return
-    if not named:
+    if not run.named:
         out.print("\n--goal cheapest, fastest or remembers names the settings for it", markup=False)
     if not run.problems:
         out.print("\nevery message came back identical, with all settings", style="bold green")
 
 
-def _print_goals(run: Run, named: list[Named]) -> None:
+def _print_goals(run: Run) -> None:
     """Print the named settings; goals with the same ones together."""
     of_choice: dict[str, list[Named]] = {}
-    for each in named:
+    for each in run.named:
         of_choice.setdefault(each.choice.name, []).append(each)
     for alike in of_choice.values():
         first, goals = alike[0], [each.goal for each in alike]
-        if first.then is None:
+        if first.choice is run.rows[0].choice:
             names = ", ".join(goal.name for goal in goals)
             console().print(f"\n{names}: the settings that you have; nothing measured is better within the limits")
         else:
-            print_named(goals, first.choice, (first.now, first.then), run.again_on, run.rows)
+            print_named(goals, first.choice, run.rows)
+            print_again(goals, first.now, first.then, run.again_on)
 
 
-def _document(around: dict[str, str], run: Run, named: list[Named]) -> dict[str, Any]:
+def _document(around: dict[str, str], run: Run) -> dict[str, Any]:
     def values(figures: Figures) -> dict[str, Any]:
         ratio = None if figures.ratio is None else asdict(figures.ratio)
         return figures_of(figures, with_model=run.how.with_model) | {"cpu_ratio": ratio}
@@ -173,6 +182,6 @@ def _document(around: dict[str, str], run: Run, named: list[Named]) -> dict[str,
                     "verdict": verdict(each.goal, each.now, each.then),
                 },
             }
-            for each in named
+            for each in run.named
         ],
     }

@@ -8,7 +8,7 @@ import random
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from redismem.cli.options import flag, within
@@ -51,7 +51,7 @@ class How:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The settings of a goal, and both sides measured again. `then` is `None` if nothing is better than those now."""
+    """The settings of a goal, and both sides measured again. `then` is `None` if they were not."""
 
     goal: Goal
     choice: Choice
@@ -73,6 +73,7 @@ class Run:
         )
         self.how = how
         self.rows: list[Row] = []
+        self.named: list[Named] = []
         self.notes: list[str] = []
         self.problems: list[tuple[int, str]] = []
         """The lines that did not come back identical or sound, each with its choice and the reason."""
@@ -110,26 +111,21 @@ class Run:
         for choice in choices:
             await self._measure(choice)
 
-    async def pursue(self, goals: Sequence[Goal]) -> list[Named]:
+    async def pursue(self, goals: Sequence[Goal]) -> None:
         """Measure joined changes for each goal, name the best settings, and measure these again beside those now."""
-        best = [await self._find_best(goal) for goal in goals]
-        sides = {row.choice.name: row.choice for row in [self.rows[0], *best]}
-        figures: dict[str, Figures] = {}
-        if len(sides) > 1:
-            self._begin_step(len(sides))
-            for name, choice in sides.items():
-                figures[name] = await self._play(choice, self._others, f"again: {name}")
-            await self._race([Row(sides[name], each) for name, each in figures.items()], self._others)
         now = self.rows[0]
-        return [
-            Named(
-                goal,
-                row.choice,
-                figures.get(now.choice.name, now.figures),
-                None if row is now else figures[row.choice.name],
-            )
-            for goal, row in zip(goals, best, strict=True)
-        ]
+        for goal in goals:
+            best = await self._find_best(goal)
+            self.named.append(Named(goal, best.choice, now.figures, None))
+        sides = {choice.name: choice for choice in [now.choice, *(each.choice for each in self.named)]}
+        if len(sides) == 1:
+            return
+        self._begin_step(len(sides))
+        again = {name: await self._play(choice, self._others, f"again: {name}") for name, choice in sides.items()}
+        await self._race([Row(sides[name], each) for name, each in again.items()], self._others)
+        for place, each in enumerate(self.named):
+            if each.choice is not now.choice:
+                self.named[place] = replace(each, now=again[now.choice.name], then=again[each.choice.name])
 
     async def _find_best(self, goal: Goal) -> Row:
         is_raced = goal.name == "fastest"

@@ -156,11 +156,9 @@ def print_changes(named: Choice, rows: Sequence[Row]) -> None:
         console().print(f"  {name} alone: {', '.join(differences)}", markup=False, soft_wrap=True)
 
 
-def print_named(
-    goals: Sequence[Goal], named: Choice, sides: tuple[Figures, Figures], again: str, rows: Sequence[Row]
-) -> None:
-    """Print the settings that these goals name, and both sides as they were measured again."""
-    out, (now, then) = console(), sides
+def print_named(goals: Sequence[Goal], named: Choice, rows: Sequence[Row]) -> None:
+    """Print the settings that these goals name."""
+    out = console()
     out.print(f"\n{', '.join(goal.name for goal in goals)}: {named.name}", style="bold", markup=False)
     for line in [*named.lines(), *recall_lines(named, rows[0].choice.recall)]:
         out.print(f"  {line}", markup=False, soft_wrap=True)
@@ -168,6 +166,14 @@ def print_named(
     for name, value in named.settings.items():
         if (name, value) in _WARNINGS:
             out.print(f"  {_WARNINGS[name, value]}", markup=False)
+
+
+def print_again(goals: Sequence[Goal], now: Figures, then: Figures | None, again: str) -> None:
+    """Print both sides as they were measured again. `then` is `None` if they were not."""
+    out = console()
+    if then is None:
+        out.print("not measured again")
+        return
     out.print(f"\nBoth measured again, {again}", style="bold", markup=False)
     before, after = (figures_of(each, with_model=goals[0].with_model) for each in (now, then))
     known = [name for name in _LABELS if before[name] is not None and after[name] is not None]

@@ -180,14 +180,21 @@ def test_ctrl_c_or_a_lost_redis_keeps_what_is_done_and_removes_what_was_written(
     assert "before the end" in ran.out
     assert redis_server.say("KEYS", "*redismem-tune*") == []
 
-    async def refused(run: running.Run, choice: choices.Choice) -> bool:
-        if len(run.rows) == 2:
-            raise Stop("redis://…: Redis has not answered for 5.0 s", 3)  # as _play does
-        return await measure(run, choice)
+    play = running.Run._play
 
-    monkeypatch.setattr(running.Run, "_measure", refused)
-    ran = command("tune", file, "--url", redis_server.url, "--seconds", "0")
-    assert (ran.code, "B window 20/12" in ran.out, "before the end" in ran.out) == (3, True, True)
+    async def refused(run: running.Run, choice: Any, conversations: Any, label: str, **options: Any) -> Any:
+        if label.startswith("again: "):
+            raise Stop("redis://…: Redis has not answered for 5.0 s", 3)
+        return await play(run, choice, conversations, label, **options)
+
+    monkeypatch.setattr(running.Run, "_measure", measure)
+    monkeypatch.setattr(running.Run, "_play", refused)
+    monkeypatch.setenv("REDISMEM_STRATEGY", "trim")
+    options = ("--goal", "remembers", "--times-tokens", "9", "--seconds", "0")
+    ran = command("tune", file, "--url", redis_server.url, *options)
+    assert (ran.code, "before the end" in ran.out) == (3, True)
+    assert re.search(r"remembers: .*\n  (export|recall=)", ran.out)
+    assert "not measured again" in ran.out
 
 
 def test_a_wrong_file_is_named_with_its_line(command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
