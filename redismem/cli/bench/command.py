@@ -71,8 +71,8 @@ async def bench(
     takes at most half of the memory that Redis has left. After a kill, it expires within ten minutes.
 
     The sizing is for the library in your own processes, 70 % of a core each and 25 GB per master, with the strategy of
-    your settings. What a bench does not measure, summaries and originals, is counted as in docs/scaling.md. Replicas
-    and HTTP come on top.
+    your settings. What a bench does not measure is assumed: a summary takes 5.4 ms of a worker and 86 µs of Redis, and
+    a summarised message is kept at 0.44 of its text. Replicas and HTTP come on top.
 
     Exit code 1: turns failed.
     """

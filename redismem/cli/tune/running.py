@@ -105,9 +105,10 @@ class Run:
         if not self.rows[0].figures.tokens:
             raise Stop("no message of the file is a request to a model: roles are user, assistant, …", 2)
         if self.rows[0].figures.server_us is None:
-            self.notes.append("Redis µs: not measured on a cluster, on an embedded store, or without the right to INFO")
+            missing = "not measured on a cluster, on an embedded store, or without the right to INFO"
+            self.notes.append(f"Redis CPU: {missing}; the client's alone is compared")
         if not any(each.questions for each in self.chosen):
-            self.notes.append('answers: none are marked; "questions" in a line marks them (--help)')
+            self.notes.append('marked answers: none; "questions" in a line marks them (--help)')
         for choice in choices:
             await self._measure(choice)
 
@@ -139,10 +140,11 @@ class Run:
                 await self._measure(choice)
         if is_raced:
             now, *others = self.rows
-            fast = sorted((row for row in others if goal.is_better(row.figures, now.figures)), key=goal.rank)
-            joined = [row for row in others if row.figures.ratio is None]
             for row in others:
                 row.figures.heats.clear()
+            allowed = [row for row in others if goal.allows(row.figures, now.figures)]
+            joined = [row for row in allowed if row.figures.ratio is None]
+            fast = sorted((row for row in allowed if goal.is_better(row.figures, now.figures)), key=goal.rank)
             await self._race([now, *joined, *fast[:RUNNERS]], self.chosen)
         return goal.best(self.rows)
 

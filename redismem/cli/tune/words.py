@@ -73,6 +73,7 @@ class LaterWords:
         """Take a conversation as the texts of its messages, and whether each is pinned."""
         self._words = [words_of(text) for text in texts]
         self._first_at = {word: at for at in reversed(range(len(texts))) for word in self._words[at]}
+        self._first_place = {word: place for place in reversed(range(len(texts))) for word in self._words[place]}
         counts = Counter(word for words in self._words for word in words)
         self._weights = {word: math.log(len(texts) / count) for word, count in counts.items()}
         self._pinned = {

@@ -65,6 +65,10 @@ def test_fastest_is_named_only_beyond_the_error_of_the_race_and_without_more_rou
     assert goal("fastest").best([now, sure, two]) is sure, "fewer changes, and in a quarter of the heats it was faster"
     two.figures.heats = [(70.0, None) for _ in range(12)]
     assert goal("fastest").best([now, sure, two]) is two
+    other = Row(Choice("as sure, fewer tokens", {}, 0), figures(900, 0.8))
+    other.figures.trips, other.figures.ratio = 2, Ratio(0.81, 0.7, 0.9)
+    other.figures.heats = [(81.0, None) for _ in range(12)]
+    assert goal("fastest").best([now, sure, other]) is other
 
 
 def test_cached_tokens_cost_a_tenth_and_summaries_of_a_model_count() -> None:
