@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import start_command, wait_for_exit, wait_for_line
+from support.commands import wait_for_exit, wait_for_line
+from support.forks import start_fresh
 from support.redis_server import free_port
 from support.transcripts import chat, write
 
@@ -97,7 +98,7 @@ def test_wrong_words_are_wrong_usage(command: Any, line_of: Any, path: str) -> N
     ran = command(*line_of(path), "--nonsense")
     assert ran.code == 2
     assert "--nonsense" in ran.error_line
-    if path not in ("search", "repair dead", "remove dead", "import"):  # these take words, sessions, or a file
+    if path not in ("search", "repair dead", "remove dead", "import", "bench"):  # words, sessions, or a file
         ran = command(*line_of(path), "shop")
         assert ran.code == 2
         assert " takes " in ran.error_line
@@ -167,7 +168,7 @@ def test_without_a_terminal_a_removal_needs_yes(
 
 
 def test_lines_that_came_with_the_one_that_was_read_are_not_lost() -> None:
-    with start_command("--help") as running:
+    with start_fresh("redismem", "--help") as running:
         assert wait_for_line(running.stdout, "Session memory")
         ended = wait_for_exit(running)
     assert (ended.code, ended.err) == (0, "")

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from support.commands import read_until, start_command, wait_for_exit, wait_for_line
+from support.forks import start_fresh
 from support.provider_server import ProviderServer
 from support.stores import workers_of
 from support.waiting import wait_until
@@ -47,7 +48,7 @@ def few_files() -> Iterator[int]:
 def test_it_serves_until_a_signal(redis_options: Any, redis_server: Any, namespace: str, few_files: int) -> None:
     """It raises the limit of open files: at the limit it accepts no connection, so one client could deny it to all."""
     with (
-        start_command("serve", "--port", "0", *redis_options) as running,
+        start_fresh("redismem", "serve", "--port", "0", *redis_options) as running,
         httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client,
     ):
         posted = client.post("/v1/sessions/s/messages", json={"role": "user", "content": "canary-text"})

@@ -4,13 +4,13 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import urllib.request
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.commands import TransportLayer, start_command, wait_for_exit, wait_for_line
+from support.forks import Fork
 from support.provider_server import ProviderServer
 from support.waiting import START_S, wait_until
 
@@ -57,7 +57,7 @@ def by_model(model: Any) -> Any:
     }
 
 
-def start_worker(*words: object, **environment: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+def start_worker(*words: object, **environment: str) -> contextlib.AbstractContextManager[Fork]:
     """Start a worker with the usual priority: with a lower one it would wait for all other tests."""
     return start_command("worker", "--nice", 0, *words, **environment)
 

@@ -7,6 +7,7 @@ import json
 import pytest
 from langchain_core.runnables import RunnableConfig
 from support.checks import until
+from support.commands import wait_for_exit
 from support.example_processes import Places, run_example_here, start_example
 from support.provider_answers import call_message
 from support.proxy import Proxy
@@ -37,7 +38,7 @@ async def test_a_killed_process_loses_no_step_and_repeats_no_other_task(
             continue
         with start_example(NAME, places, "anna", "order-7", text, **environment) as running:
             await until(lambda: running.poll() is not None or proxy.broken_count, START_S)
-            assert running.poll() is None, running.communicate()[0]
+            assert running.poll() is None, wait_for_exit(running).out
             running.kill()  # the checkpoint is stored, and a task's write is not
     assert answers == ["Refund 20 euros? Refund 35 euros?\n", f"{DONE['content']}\n"]
     results = [message["content"] for message in places.provider.bodies[-1]["messages"][-2:]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.commands import wait_for_exit
 from support.example_processes import Places, start_example
 
 from redismem.blocking import Memory
@@ -11,7 +12,7 @@ from redismem.blocking import Memory
 @pytest.mark.nightly
 def test_the_second_conversation_knows_the_first(places: Places) -> None:
     with start_example("mcp_client.py", places) as running:
-        printed = running.communicate(timeout=300)[0].splitlines()
+        printed = wait_for_exit(running).out.splitlines()
     assert [line for line in printed if not line.startswith("redismem: ")][:2] == [
         "planning has 0 messages",
         "appended 1 to 2",

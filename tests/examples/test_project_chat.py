@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.commands import wait_for_exit
 from support.example_processes import Places, start_example
 from support.provider_answers import call_message
 
@@ -22,9 +23,9 @@ def test_a_decision_of_one_chat_is_known_in_another(places: Places) -> None:
     said = [{"role": "assistant", "content": text} for text in ("Noted.", "You decided on Redis.")]
     provider.script.extend([calls, said[0], call_message(("c4", "record_decision", DECISION)), said[1]])
     with start_example("project_chat.py", places, "apollo", "anna") as chat:
-        assert chat.communicate("We use Redis. Ada moves the data.\n\n", timeout=300)[0] == "Noted.\n"
+        assert wait_for_exit(chat, "We use Redis. Ada moves the data.\n\n").out == "Noted.\n"
     with start_example("project_chat.py", places, "apollo", "ben") as chat:
-        assert chat.communicate("What did we decide?\n\n", timeout=300)[0] == "You decided on Redis.\n"
+        assert wait_for_exit(chat, "What did we decide?\n\n").out == "You decided on Redis.\n"
 
     results = [each["content"] for each in provider.bodies[1]["messages"] if each["role"] == "tool"]
     assert [result.split(" ")[0] for result in results] == ["Recorded", "Added", "This"]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 import redis
 from support.commands import wait_for_exit
 from support.example_processes import Places, start_example
+from support.forks import Fork
 from support.waiting import START_S, wait_until
 
 from redismem import blocking
 from redismem.protocol.keys import Keys
 
 
-def say(chat: subprocess.Popen[str], line: str) -> str:
+def say(chat: Fork, line: str) -> str:
     assert chat.stdin is not None
     assert chat.stdout is not None
     chat.stdin.write(f"{line}\n")

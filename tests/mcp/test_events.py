@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
 from mcp.types import JSONRPCNotification, JSONRPCResponse
-from support import steps_server
 from support.commands import wait_for_line
+from support.forks import Fork
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.stored import read_namespace
@@ -42,9 +38,8 @@ async def servers(
     """Two processes of a server that share a Redis: a client of each."""
     async with contextlib.AsyncExitStack() as stack:
         clients = []
-        command = [sys.executable, steps_server.__file__, redis_server.url, namespace]
-        environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-        started = [subprocess.Popen(command, env=environ, text=True, stdout=subprocess.PIPE) for _ in range(2)]  # noqa: ASYNC220
+        words = ("support.steps_server", redis_server.url, namespace)
+        started = [Fork(*words, environment={}, stderr="ours") for _ in range(2)]
         for each in started:
             stack.enter_context(each)
             stack.callback(each.kill)

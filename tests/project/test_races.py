@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.forks import Fork
 from support.pods import start_pod
 from support.redis_server import RedisServer
 
@@ -25,7 +25,7 @@ LOSSES = {"Conflict", "InvalidTransition", "InvalidItem"}
 class Racers:
     """Processes that work on a project at the same time."""
 
-    def __init__(self, running: Sequence[subprocess.Popen[str]], namespace: str = "") -> None:
+    def __init__(self, running: Sequence[Fork], namespace: str = "") -> None:
         self._running = running
         self._namespace = namespace
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -21,6 +20,8 @@ from redismem.transport.nodes.slots import slot_of
 from support import pods
 from support.checks import until
 from support.cluster_servers import ClusterServers
+from support.commands import wait_for_exit
+from support.forks import Fork
 from support.sentinel_servers import SentinelServers
 
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "0"))
@@ -43,7 +44,7 @@ class Campaign:
         self.servers = servers
         self._folder = folder
         self._faults: list[Fault] = []
-        self.pods: list[subprocess.Popen[str]] = []
+        self.pods: list[Fork] = []
 
     def start(self) -> None:
         for number in range(pods.PRODUCERS_COUNT):
@@ -89,10 +90,8 @@ class Campaign:
         for pod in self.pods:
             assert pod.stdin is not None
             pod.stdin.close()
-            pod.stdin = None
         for pod in self.pods:
-            await asyncio.to_thread(pod.communicate, timeout=300)
-            assert pod.returncode == 0
+            assert (await asyncio.to_thread(wait_for_exit, pod)).code == 0
         return self._rows(await self._lost_appends())
 
     async def _lost_appends(self) -> list[Any]:
@@ -142,8 +141,8 @@ async def run_campaign(servers: ClusterServers | SentinelServers, folder: Path) 
         yield campaign
     finally:
         for pod in campaign.pods:
-            pod.kill()
-            await asyncio.to_thread(pod.communicate)
+            with pod:
+                pod.kill()
         servers.stop()
 
 

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from redismem import Memory
 from redismem.transport.base import Transport
+from support.forks import Fork
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,9 @@ def run_command(*words: object, cwd: Path | None = None, **environment: str) -> 
 
 
 @contextlib.contextmanager
-def start_command(*words: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
+def start_command(*words: object, **environment: str) -> Iterator[Fork]:
     """Start a command beside the test; it is killed at the end."""
-    command = [sys.executable, "-m", "redismem", *map(str, words)]
-    environ, pipe = os.environ | environment, subprocess.PIPE
-    with subprocess.Popen(command, env=environ, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as running:
+    with Fork("redismem", *words, environment=environment) as running:
         try:
             yield running
         finally:
@@ -77,15 +76,13 @@ def read_until(stream: IO[str] | None, word: str) -> list[str]:
     raise AssertionError("".join(said))
 
 
-def wait_for_exit(running: subprocess.Popen[str], said: str = "", deadline_s: float = 300) -> Outcome:
-    """Say the last words to a process, wait for its end, and return its outcome with all that was not read before.
-
-    After a `readline`, `communicate` loses the lines that came together with the one that was read.
-    """
+def wait_for_exit(running: Fork | subprocess.Popen[str], said: str = "", deadline_s: float = 300) -> Outcome:
+    """Say the last words to a process, wait for its end, and return its outcome with all that was not read before."""
     rest = {"stdout": "", "stderr": ""}
 
     def read(name: str, stream: IO[str]) -> None:
-        rest[name] = stream.read()
+        with stream:
+            rest[name] = stream.read()
 
     given = ((name, getattr(running, name)) for name in rest)
     readers = [threading.Thread(target=read, args=(name, stream), daemon=True) for name, stream in given if stream]

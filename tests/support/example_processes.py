@@ -11,17 +11,16 @@ import os
 import re
 import shlex
 import signal
-import subprocess
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from redismem.models.tls import default_ssl_context
+from support.commands import wait_for_exit
+from support.forks import Fork
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer, free_port
 from support.stores import PATIENCE
@@ -59,15 +58,13 @@ class Places:
 
 
 @contextlib.contextmanager
-def start_example(name: str, places: Places, *more: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+def start_example(name: str, places: Places, *more: str, **environment: str) -> Iterator[Fork]:
     """Start an example by its command, with these words behind its module; kill it at the end, with its children."""
-    program, *words = shlex.split(read_commands()[name])
-    if program == "python" and more:
-        words = words[:2]
-    command = [sys.executable, *([] if program == "python" else ["-m", program]), *words, *more]
-    environ = os.environ | places.environment | environment
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with subprocess.Popen(command, cwd=ROOT, env=environ, start_new_session=True, **pipes) as running:
+    module, *words = shlex.split(read_commands()[name].removeprefix("python -m "))
+    if module.startswith("examples.") and more:
+        words = []
+    environ = places.environment | environment
+    with Fork(module, *words, *more, environment=environ, stderr="stdout", start_new_session=True) as running:
         try:
             yield running
         finally:
@@ -106,7 +103,7 @@ def serve_example(name: str, places: Places, **environment: str) -> Iterator[htt
     ):
 
         def accepts() -> bool:
-            assert running.poll() is None, running.communicate()[0]
+            assert running.poll() is None, wait_for_exit(running).out
             with contextlib.suppress(httpx.ConnectError):
                 return client.get("/").status_code > 0
             return False

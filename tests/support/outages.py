@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -14,6 +12,8 @@ from typing import Any
 
 from redismem import Memory
 from support.checks import until
+from support.commands import wait_for_exit
+from support.forks import Fork
 from support.pods import CHATS, read_ledger, start_pod
 
 PODS = 4 if "OUTAGE_SECONDS" in os.environ else 2
@@ -35,7 +35,7 @@ class Pods:
         self._folder = folder
         self._url = url
         self._server_url = server_url or url
-        self.pods: list[subprocess.Popen[str]] = []
+        self.pods: list[Fork] = []
 
     def start_pod(self) -> None:
         number = len(self.pods)
@@ -71,17 +71,16 @@ class Pods:
         for pod in self.pods:
             assert pod.stdin is not None
             pod.stdin.close()
-            pod.stdin = None
         for pod in self.pods:
-            out, _ = await asyncio.to_thread(pod.communicate, timeout=300)
-            assert pod.returncode == 0
-            found.append(json.loads(out))
+            ended = await asyncio.to_thread(wait_for_exit, pod)
+            assert ended.code == 0
+            found.append(ended.document)
         return found
 
     async def kill(self) -> None:
         for pod in self.pods:
-            pod.kill()
-            await asyncio.to_thread(pod.communicate)
+            with pod:
+                pod.kill()
 
     async def check(self) -> None:
         """Check that all acknowledged turns exist once, in each pod's order per session."""

@@ -1,4 +1,4 @@
-"""Processes that tests start: `python -m support.pods ROLE ARGUMENT…`, each with a memory of its own.
+"""Processes that tests start: the module with ROLE ARGUMENT…, each with a memory of its own.
 
 The roles are in `ROLES`. A role that runs until it is stopped ends by SIGTERM, or as soon as its standard input ends,
 so no process outlives its test. A producer writes a line of JSON to its ledger for each acknowledged append.
@@ -13,7 +13,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,6 +29,7 @@ from redismem.protocol.project import imports
 from redismem.workers import dictionaries, samples
 from redismem.workers.scheduler import Scheduler
 from redismem.workers.summaries import Worker
+from support.forks import Fork
 from support.writers import Echo
 
 PRODUCERS_COUNT = 3
@@ -59,16 +59,12 @@ CAMPAIGN = Settings(
 CAMPAIGN_SESSIONS = [f"shared-{number}" for number in range(4)]
 CHATS = Settings(strategy="none", shards=4, deadline_s=60)
 CHAT_SESSIONS = [f"shared-{number}" for number in range(6)]
-_TESTS = Path(__file__).parents[1]
 T = TypeVar("T")
 
 
-def start_pod(role: str, *arguments: object, **environment: str) -> subprocess.Popen[str]:
+def start_pod(role: str, *arguments: object, **environment: str) -> Fork:
     """Start a process with this role; `environment` adds to the test's own variables."""
-    command = [sys.executable, "-m", "support.pods", role, *map(str, arguments)]
-    path = os.pathsep.join([str(_TESTS), str(_TESTS.parent)])
-    environ, pipe = os.environ | {"PYTHONPATH": path} | environment, subprocess.PIPE
-    return subprocess.Popen(command, env=environ, text=True, stdin=pipe, stdout=pipe)
+    return Fork("support.pods", role, *arguments, environment=environment, stderr="ours")
 
 
 def read_ledger(path: Path) -> list[Any]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import subprocess
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from support.commands import start_command, wait_for_line
+from support.forks import Fork
 from support.provider_server import ProviderServer
 
 
 class ServiceProcess(NamedTuple):
     """A running server."""
 
-    process: subprocess.Popen[str]
+    process: Fork
     url: str
 
     def kill(self) -> None:
@@ -43,6 +43,6 @@ async def start_services(
         yield [ServiceProcess(each, await asyncio.to_thread(_address, each)) for each in started]
 
 
-def _address(running: subprocess.Popen[str]) -> str:
+def _address(running: Fork) -> str:
     (url,) = re.findall(r"http://[^\s/]+", wait_for_line(running.stdout, "listens on"))
     return str(url)

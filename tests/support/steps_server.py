@@ -1,6 +1,6 @@
 """A program: an MCP server of anybody's over streamable HTTP, with a tool that reports steps, and an EventStore.
 
-    python steps_server.py URL NAMESPACE
+    python -m support.steps_server URL NAMESPACE
 
 Prints its port. The tool reports `count` steps, and ends after as many more as the session `go` has messages.
 """

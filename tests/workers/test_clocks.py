@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 from support.checks import until, user
-from support.pods import CAMPAIGN, read_ledger, start_pod
+from support.commands import wait_for_exit
+from support.forks import start_fresh
+from support.pods import CAMPAIGN, read_ledger
 from support.redis_server import RedisServer
 from support.shifted import HOUR_S, ShiftedClock
 
@@ -36,7 +38,7 @@ class Pods:
         clock = ShiftedClock(folder)
         clock.shift(shift_s)
         ledger = (number, self._folder / f"pod-{number}") if role == "producer" else ()
-        pod = start_pod(f"campaign-{role}", self._url, NAMESPACE, *ledger, **clock.variables)
+        pod = start_fresh("support.pods", f"campaign-{role}", self._url, NAMESPACE, *ledger, **clock.variables)
         self._running.append(pod)
         return clock
 
@@ -58,13 +60,12 @@ class Pods:
 
     def finish(self) -> None:
         for pod in self._running:
-            pod.communicate(timeout=120)
-            assert pod.returncode == 0
+            assert wait_for_exit(pod).code == 0
 
     def close(self) -> None:
         for pod in self._running:
-            pod.kill()
-            pod.communicate()
+            with pod:
+                pod.kill()
 
 
 @pytest.fixture

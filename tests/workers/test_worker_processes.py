@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from support.checks import until
+from support.commands import wait_for_exit
+from support.forks import Fork
 from support.pods import PRODUCERS_COUNT, SWARM, Recorder, read_ledger, start_pod
 from support.redis_server import RedisServer
 from support.selection import EVERYTHING
@@ -36,19 +37,19 @@ class Swarm:
         self._url = url
         self._folder = folder
         self._ledgers = [folder / f"producer-{number}" for number in range(PRODUCERS_COUNT)]
-        self._started: list[subprocess.Popen[str]] = []
+        self._started: list[Fork] = []
         self.producers = [self._start("swarm-producer", number, path) for number, path in enumerate(self._ledgers)]
         self._worker_ledgers: dict[int, Path] = {}
         self.workers = [self._start_worker() for _ in range(WORKERS)]
-        self.stopped: list[tuple[int, subprocess.Popen[str]]] = []
+        self.stopped: list[tuple[int, Fork]] = []
         self.done: Counter[str] = Counter()
         self.outcomes: Counter[str] = Counter()
 
-    def _start(self, role: str, *rest: object) -> subprocess.Popen[str]:
+    def _start(self, role: str, *rest: object) -> Fork:
         self._started.append(start_pod(role, self._url, NAMESPACE, *rest))
         return self._started[-1]
 
-    def _start_worker(self) -> subprocess.Popen[str]:
+    def _start_worker(self) -> Fork:
         path = self._folder / f"worker-{len(self._worker_ledgers)}"
         worker = self._start("swarm-worker", path)
         self._worker_ledgers[worker.pid] = path
@@ -78,9 +79,9 @@ class Swarm:
         self.workers[at] = self._start_worker()
         self.done["kill -9 of a worker"] += 1
 
-    def _count(self, worker: subprocess.Popen[str]) -> None:
+    def _count(self, worker: Fork) -> None:
         """Wait for the end of a worker, and add up the outcomes of its last line."""
-        worker.communicate(timeout=300)
+        wait_for_exit(worker)
         lines = read_ledger(self._worker_ledgers[worker.pid])
         self.outcomes.update(lines[-1] if lines else {})
 
@@ -107,8 +108,8 @@ class Swarm:
 
     def close(self) -> None:
         for process in self._started:
-            process.kill()
-            process.communicate()
+            with process:
+                process.kill()
 
 
 @pytest.fixture

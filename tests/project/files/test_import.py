@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from inspection.test_projects import create_project, find_violations
 from support.clock import ProjectClock
+from support.commands import wait_for_exit
 from support.pods import start_pod
 from support.redis_server import RedisServer
 from support.stores import Store
@@ -70,7 +71,7 @@ async def test_wherever_it_is_killed_and_redis_with_it_all_or_nothing_is_there(t
 
 def import_each_killed_later(url: str, namespace: str, folder: Path) -> int:
     with start_pod("import", url, namespace, folder) as pod:
-        return int(pod.communicate()[0])
+        return int(wait_for_exit(pod).out)
 
 
 async def test_readers_see_all_of_it_or_nothing(store: Store, namespace: str, clock: ProjectClock) -> None:
