@@ -8,6 +8,7 @@ request would wait at its end. Once that is too long, requests are refused: at o
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
@@ -20,6 +21,8 @@ NEW_WORK_COUNT = 8
 """The requests of an iteration that are kept for new work while replies wait."""
 LONGEST_S = 0.5
 """The wait from which a request is refused: with what follows, it is still answered within a second."""
+STANDING_S = 0.3
+"""The seconds for which a line must be too long before requests are refused: one pause of the process is no overload."""
 ARRIVED_S = "redismem.arrived_s"
 """The key in a request's ASGI scope of its arrival by `time.monotonic`; absent if the request has not waited."""
 
@@ -41,6 +44,7 @@ class Line:
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Callable[[], None], float, int]] = deque()
+        self._too_long_since_s = math.inf
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -51,6 +55,15 @@ class Line:
             return 0.0
         _, arrived_s, ahead_count = self._waiting[0]
         return len(self._waiting) * (monotonic() - arrived_s) / max(ahead_count, BATCH_COUNT)
+
+    def is_full(self) -> bool:
+        """True if one more request would wait for too long, as others would have for a while."""
+        wait_s, now_s = self.wait_s(), monotonic()
+        if wait_s > LONGEST_S:
+            self._too_long_since_s = min(self._too_long_since_s, now_s)
+        elif wait_s < LONGEST_S / 2:
+            self._too_long_since_s = math.inf
+        return wait_s > LONGEST_S and now_s - self._too_long_since_s >= STANDING_S
 
     def add(self, scope: Any, begin: Callable[[], None]) -> None:
         scope[ARRIVED_S] = now_s = monotonic()
@@ -76,8 +89,8 @@ class RequestQueue:
         self._is_counting = False
 
     def is_full(self, turn: Turn) -> bool:
-        """True if a request would wait for too long."""
-        return self._line(turn).wait_s() > LONGEST_S
+        """True if a request must be refused."""
+        return self._line(turn).is_full()
 
     def begin(self, loop: asyncio.AbstractEventLoop, turn: Turn, scope: Any, begin: Callable[[], None]) -> None:
         """Begin a request: now, or in its turn."""

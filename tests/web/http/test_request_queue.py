@@ -37,6 +37,13 @@ class Waiting:
             self.now_s += each_s
             await turn()
 
+    async def become_full(self) -> None:
+        """Let new work wait, for too long and for long enough."""
+        self.add(Turn.LAST, 40 * BATCH_COUNT)
+        for _ in range(8):
+            await self.pass_iterations(1, LONGEST_S / 8)
+            self.queue.is_full(Turn.LAST)
+
     def connection(self) -> Protocol:
         protocol = Protocol(answer_whole)
         protocol.queue = self.queue
@@ -76,19 +83,27 @@ async def test_replies_go_before_new_work_which_keeps_a_share(waiting: Waiting) 
 
 
 async def test_it_is_full_while_one_more_would_wait_for_too_long(waiting: Waiting) -> None:
-    waiting.add(Turn.LAST, 12 * BATCH_COUNT)
+    waiting.add(Turn.LAST, 20 * BATCH_COUNT)
     assert not waiting.queue.is_full(Turn.LAST), "a burst: nothing has waited yet"
     await waiting.pass_iterations(1, LONGEST_S / 8)
-    assert waiting.queue.is_full(Turn.LAST), "ten batches are left, and eight fit"
+    assert not waiting.queue.is_full(Turn.LAST), "too many, but not for long"
+    await waiting.pass_iterations(5, LONGEST_S / 8)
+    assert waiting.queue.is_full(Turn.LAST), "thirteen batches are left, and eight fit"
     assert not waiting.queue.is_full(Turn.BEFORE_NEW_WORK), "no reply waits"
-    await waiting.pass_iterations(3, LONGEST_S / 8)
-    assert not waiting.queue.is_full(Turn.LAST), "seven are left"
+    await waiting.pass_iterations(5, LONGEST_S / 8)
+    assert not waiting.queue.is_full(Turn.LAST), "eight are left"
+    waiting.add(Turn.LAST, BATCH_COUNT)
+    assert waiting.queue.is_full(Turn.LAST), "the overload is not over"
 
 
-async def test_a_pause_of_the_process_refuses_nothing_that_is_read_after_it(waiting: Waiting) -> None:
-    waiting.now_s += 60
-    waiting.add(Turn.LAST, 2 * BATCH_COUNT)
-    assert not waiting.queue.is_full(Turn.LAST)
+async def test_a_pause_of_the_process_refuses_nothing(waiting: Waiting) -> None:
+    waiting.add(Turn.LAST, 4 * BATCH_COUNT)
+    for _ in range(4):
+        await waiting.pass_iterations(1, 60)
+        assert not waiting.queue.is_full(Turn.LAST)
+        await waiting.pass_iterations(4, 0.001)
+        assert not waiting.queue.is_full(Turn.LAST)
+        waiting.add(Turn.LAST, 4 * BATCH_COUNT)
 
 
 async def test_what_never_waits_is_begun_before_those_that_do(waiting: Waiting) -> None:
@@ -104,8 +119,7 @@ async def test_what_never_waits_is_begun_before_those_that_do(waiting: Waiting) 
 
 
 async def test_a_refused_request_leaves_the_connection_to_the_next_one(waiting: Waiting) -> None:
-    waiting.add(Turn.LAST, 20 * BATCH_COUNT)
-    await waiting.pass_iterations(1, LONGEST_S / 8)
+    await waiting.become_full()
     protocol = waiting.connection()
     body = b"content-length: 5\r\n\r\n"
     protocol.data_received(REQUEST[:-2] + body)
@@ -118,8 +132,7 @@ async def test_a_refused_request_leaves_the_connection_to_the_next_one(waiting: 
 
 @pytest.mark.parametrize("header", [b"connection: close", b"expect: 100-continue"])
 async def test_a_refusal_closes_a_connection_that_cannot_go_on(waiting: Waiting, header: bytes) -> None:
-    waiting.add(Turn.LAST, 20 * BATCH_COUNT)
-    await waiting.pass_iterations(1, LONGEST_S / 8)
+    await waiting.become_full()
     protocol = waiting.connection()
     await protocol.ask(REQUEST[:-2] + header + b"\r\ncontent-length: 5\r\n\r\n")
     refusal, end = protocol.wire.sent
@@ -130,10 +143,9 @@ async def test_a_refusal_closes_a_connection_that_cannot_go_on(waiting: Waiting,
 
 
 async def test_requests_of_a_pipeline_are_answered_in_their_order(waiting: Waiting) -> None:
-    waiting.add(Turn.LAST, 20 * BATCH_COUNT)
-    await waiting.pass_iterations(1, LONGEST_S / 8)
+    await waiting.become_full()
     protocol = waiting.connection()
     protocol.data_received(REQUEST.replace(b"GET /", STOP) + REQUEST + REQUEST)
-    await waiting.pass_iterations(30, 0)
+    await waiting.pass_iterations(50, 0)
     told = b"".join(part for part in protocol.wire.sent if isinstance(part, bytes))
     assert told == 3 * ANSWER, "an answer cannot be sent before that of the request before it"
