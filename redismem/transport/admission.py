@@ -21,7 +21,9 @@ LATE_S = 0.2
 """An iteration of the event loop that takes as long as this is late."""
 STANDING_S = 0.3
 """The seconds for which iterations or replies must stay late, after the first late one, before calls are refused."""
-TAKEN_S, MOST_TAKEN_S = 0.025, 0.25
+LONG_S = 0.05
+"""An iteration that takes longer is long while calls are refused: a turn takes several of them."""
+TAKEN_S, MOST_TAKEN_S = 0.01, 0.25
 """The seconds of an iteration that begin new work while calls are refused: the fewest, and the most.
 
 A long iteration halves them, and each short one adds a fifth: refusals and other work take their time too.
@@ -88,7 +90,7 @@ class Admission:
         if self._marked_s - self._measured_s > FORGOTTEN_S:
             self._late_since_s = math.inf
         self._measured_s = now_s
-        if now_s - self._marked_s > LATE_S / 2:
+        if now_s - self._marked_s > LONG_S:
             self._taken_s = max(TAKEN_S, self._taken_s / 2)
         elif self in behind:
             self._taken_s = min(MOST_TAKEN_S, self._taken_s * 1.2)

@@ -22,7 +22,7 @@ NEW_WORK_COUNT = 8
 LONGEST_S = 0.5
 """The wait from which a request is refused: with what follows, it is still answered within a second."""
 STANDING_S = 0.3
-"""The seconds for which a line must be too long before requests are refused: one pause of the process is no overload."""
+"""The seconds for which a line must be too long before requests are refused: a pause of the process is no overload."""
 ARRIVED_S = "redismem.arrived_s"
 """The key in a request's ASGI scope of its arrival by `time.monotonic`; absent if the request has not waited."""
 
