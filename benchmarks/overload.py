@@ -233,12 +233,12 @@ class Client:
             raise StoreUnavailable(f"{status}", reason=str(status))
 
     async def sample(self) -> None:
-        """Time what is never refused, on a connection of its own, until cancelled."""
-        connection = await self._open()
+        """Time what is never refused, on a new connection as a probe, until cancelled."""
         while True:
             await asyncio.sleep(SAMPLE_S)
             for what, method, path in (("livez", "GET", "/livez"), ("clear", "DELETE", "/v1/sessions/cleared")):
                 begun_s = monotonic()
+                connection = await self._open()
                 assert await connection.ask(method, path, "") != 503, what
                 self.longest_s[what] = max(self.longest_s.get(what, 0), monotonic() - begun_s)
 

@@ -19,6 +19,10 @@ from redismem.web.http.protocol import LimitedProtocol
 from redismem.web.service import Service
 from redismem.web.shedding import request_queue
 
+LISTENERS_COUNT = 16
+"""The sockets that listen at an address. In an iteration of its event loop uvloop accepts one connection for each, so
+with one socket a probe on a new connection waits for seconds behind those of other clients."""
+
 
 class QuietServer(uvicorn.Server):
     """A server that leaves signals to its caller."""
@@ -77,7 +81,8 @@ async def serve(
     logging.getLogger("uvicorn.access").disabled = True
     server = QuietServer(config)
     service.cut_off = partial(_cut_off, server)
-    serving = asyncio.create_task(server.serve([listening]))
+    listeners = [listening, *(listening.dup() for _ in range(LISTENERS_COUNT - 1))]
+    serving = asyncio.create_task(server.serve(listeners))
     load_task = asyncio.create_task(service.load.run())
     stop_wait = asyncio.create_task(stop.wait())
     try:
@@ -87,6 +92,8 @@ async def serve(
         server.should_exit = True
         await serving
     finally:
+        for listener in listeners:
+            listener.close()
         await service.aclose()
         load_task.cancel()
         stop_wait.cancel()

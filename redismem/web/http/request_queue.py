@@ -19,7 +19,7 @@ BATCH_COUNT = 32
 """The requests that an iteration of the event loop begins."""
 NEW_WORK_COUNT = 8
 """The requests of an iteration that are kept for new work while replies wait."""
-LONGEST_S = 0.5
+LONGEST_S = 0.6
 """The wait from which a request is refused: with what follows, it is still answered within a second."""
 STANDING_S = 0.3
 """The seconds for which a line must be too long before requests are refused: a pause of the process is no overload."""
