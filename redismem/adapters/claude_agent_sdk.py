@@ -19,7 +19,8 @@ from redismem.adapters.sessions import (
     resolve_owner,
     unquote_part,
 )
-from redismem.record import Change, Found, Record, Retention
+from redismem.record import Change, Record, Retention
+from redismem.record.pages import all_listed, all_members
 from redismem.settings.extras import from_extra
 
 with from_extra("claude-agent-sdk", __name__):
@@ -184,7 +185,7 @@ class SessionStore(Closes, theirs.SessionStore):
         while (state := (await record.get(field))[0]) is not None:
             is_seen = {field: state}
             try:
-                async for found in _pages(record, _BATCH + name + b":"):
+                async for found in all_members(record, _BATCH + name + b":"):
                     marks = [_mark(name, entry) for entry in _decode([found.value or b"[]"])]
                     drops = [found.member, *(mark for mark in marks if mark is not None)]
                     await record.write(Change(equals=is_seen, drops=drops, removes=[found.member]))
@@ -199,15 +200,13 @@ class SessionStore(Closes, theirs.SessionStore):
             OwnerMismatch: The session belongs to another person, or to nobody.
         """
         record = self._open({"project_key": key["project_key"], "session_id": key["session_id"]})
-        names = [found.member[len(_STATE) :] async for found in _pages(record, _STATE)]
+        names = [found.member[len(_STATE) :] async for found in all_members(record, _STATE)]
         return [unquote_part(name.decode()) for name in names if name]
 
     async def _rows(self, project_key: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield the id and the state of each session of a project."""
         beginning = f"{self._prefix}{_quote(project_key)}/"
-        cursor: str | None = None
-        while True:
-            page = await self._opened.memory.records(beginning, _PAGE_COUNT, cursor, fields=(_STATE,))
+        async for page in all_listed(partial(self._opened.memory.records, beginning, _PAGE_COUNT, fields=(_STATE,))):
             for entry in page.records:
                 session_id = unquote_part(entry.id[len(beginning) :])
                 key: SessionKey = {"project_key": project_key, "session_id": session_id}
@@ -215,9 +214,6 @@ class SessionStore(Closes, theirs.SessionStore):
                 is_its_own = is_like and resolve_owner(self._owner, key) in (None, entry.owner)
                 if is_its_own and (state := entry.values[0]) is not None:
                     yield session_id, json.loads(state)
-            cursor = page.cursor
-            if cursor is None:
-                return
 
     def _open(self, key: SessionKey) -> Record:
         project, session_id = _quote(key["project_key"]), _quote(key["session_id"])
@@ -265,19 +261,8 @@ def _change(name: bytes, state: bytes | None, changed: bytes, new: Sequence[_Enc
 
 
 async def _read(record: Record, name: bytes) -> list[bytes]:
-    pages = _pages(record, _BATCH + name + b":", renew=True)
-    return [found.value async for found in pages if found.value is not None]
-
-
-async def _pages(record: Record, prefix: bytes, *, renew: bool = False) -> AsyncIterator[Found]:
-    after: bytes | None = None
-    while True:
-        page = await record.page(prefix, after=after, limit=_PAGE_COUNT, renew=renew and after is None)
-        for found in page.found:
-            yield found
-        after = page.after
-        if after is None:
-            return
+    members = all_members(record, _BATCH + name + b":", renew=True)
+    return [found.value async for found in members if found.value is not None]
 
 
 def _encode(name: bytes, entry: SessionStoreEntry) -> _Encoded:

@@ -11,6 +11,7 @@ from typing import Any, Self
 from redismem import InvalidMessage, Memory, OwnerMismatch, RecordConflict
 from redismem.adapters.sessions import Closes, Opened, decode_in_slices, join_id, read_or_begin, split_id
 from redismem.record import Change, Head, Record, RecordPage, Retention
+from redismem.record.pages import all_listed
 from redismem.settings.extras import from_extra
 
 with from_extra("pydantic-ai", __name__):
@@ -228,14 +229,9 @@ class ConversationStore(Closes, theirs.ConversationStore):
                         return conversation.conversation_id
         raise LookupError("no such entry")
 
-    async def _pages(self, scope: str | None, *fields: bytes) -> AsyncIterator[RecordPage]:
-        cursor: str | None = None
-        while True:
-            page = await self._opened.memory.records(self._beginning, _PAGE_COUNT, cursor, owner=scope, fields=fields)
-            yield page
-            cursor = page.cursor
-            if cursor is None:
-                return
+    def _pages(self, scope: str | None, *fields: bytes) -> AsyncIterator[RecordPage]:
+        records = self._opened.memory.records
+        return all_listed(partial(records, self._beginning, _PAGE_COUNT, owner=scope, fields=fields))
 
     @property
     def _beginning(self) -> str:

@@ -9,12 +9,14 @@ import re
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Self
 
 from redismem import CorruptSession, InvalidSessionId, InvalidSettings, RedismemError
 from redismem.adapters.sessions import check_memory, check_owner, escape_id, resolve_owner, split_id
 from redismem.blocking import Memory, Record
 from redismem.record import Change, RecordEntry, Retention
+from redismem.record.pages import all_listed
 from redismem.settings.extras import from_extra
 
 with from_extra("strands", __name__):
@@ -162,14 +164,10 @@ class Storage(_Storage):
         """Return the keys that begin with `query`, in order."""
         beginning = self._id(_SLASHES.sub("/", _check(query)).lstrip("/"))
         keys: builtins.list[str] = []
-        cursor: str | None = None
         with _failing("list", query):
-            while True:
-                page = await asyncio.to_thread(self._memory.records, beginning, _PAGE_COUNT, cursor)
+            async for page in all_listed(partial(asyncio.to_thread, self._memory.records, beginning, _PAGE_COUNT)):
                 keys += await asyncio.to_thread(self._own_keys, page.records)
-                cursor = page.cursor
-                if cursor is None:
-                    return sorted(keys)  # colons sort elsewhere in the ids of records
+        return sorted(keys)  # colons sort elsewhere in the ids of records
 
     def _open(self, key: str) -> Record:
         owner = resolve_owner(self._owner, key)

@@ -7,14 +7,14 @@ another process has written meanwhile, it raises RecordConflict, and the next sw
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from functools import partial
 from uuid import UUID
 
 from redismem.protocol.record.changes import Change
 from redismem.protocol.record.heads import Head
-from redismem.protocol.record.reads import Found
+from redismem.record.pages import all_members
 from redismem.record.record import Record
 
 _TimeOf = Callable[[bytes], int | None]
@@ -25,7 +25,6 @@ _REVISION, _DELTA, _LEFT = b"v", b"d", b"x"
 
 The last one marks a removal under way: if it was interrupted, writes and runs of removed checkpoints are left.
 """
-_PAGE_COUNT = 500
 _NAMES_COUNT = 4_000
 _BATCH_COUNT = 100
 _UUID_EPOCH = 0x01B21DD213814000
@@ -43,7 +42,7 @@ async def trim_langgraph(record: Record, keep_last: int | None, before_ms: int |
     [revision, delta, left] = await record.get(_REVISION, _DELTA, _LEFT)
     if revision is None or delta is not None:
         return 0
-    heads = {found.member: Head.decode(found.value or b"") async for found in _pages(record, b"c:")}
+    heads = {found.member: Head.decode(found.value or b"") async for found in all_members(record, b"c:")}
     gone = dict[bytes, Head]()
     groups = _group(heads)
     oldest_of = partial(_oldest, keep_last=keep_last, before_ms=before_ms)
@@ -78,10 +77,10 @@ async def trim_langgraph(record: Record, keep_last: int | None, before_ms: int |
 
 async def _drop_rest(record: Record, revision: bytes, stay: Set[bytes], *, was_interrupted: bool) -> None:
     """Remove the runs of removed checkpoints, and after an interrupted round also writes; then the mark."""
-    rest = [found.member async for found in _pages(record, b"r:") if found.member.split(b"\0", 1)[1] not in stay]
+    rest = [found.member async for found in all_members(record, b"r:") if found.member.split(b"\0", 1)[1] not in stay]
     if was_interrupted:
         oldest = {name.rpartition(b"\0")[0]: _id_of(name) for name in sorted(stay, reverse=True)}
-        async for found in _pages(record, b"w:"):  # newer ones may come before their checkpoint
+        async for found in all_members(record, b"w:"):  # newer ones may come before their checkpoint
             namespace, checkpoint_id = found.member[2:].split(b"\0")[:2]
             if checkpoint_id < oldest.get(namespace, oldest.get(b"", b"")):
                 rest.append(found.member)
@@ -101,7 +100,7 @@ async def _drop_writes(record: Record, removed: Iterable[bytes]) -> None:
 
 async def trim_agent_framework(record: Record, keep_last: int | None, before_ms: int | None) -> int:
     """Remove old checkpoints of each workflow of a session; return their number. The newest one stays."""
-    heads = {found.member: Head.decode(found.value or b"") async for found in _pages(record, b"w:")}
+    heads = {found.member: Head.decode(found.value or b"") async for found in all_members(record, b"w:")}
     by_workflow = dict[bytes, list[bytes]]()
     for member in heads:
         by_workflow.setdefault(member.split(b":")[1], []).append(member)
@@ -170,14 +169,3 @@ def _split(gone: Mapping[bytes, Head]) -> list[list[bytes]]:
         groups[-1].append(member)
         count += 2 + len(head.names)
     return groups
-
-
-async def _pages(record: Record, prefix: bytes) -> AsyncIterator[Found]:
-    after: bytes | None = None
-    while True:
-        page = await record.page(prefix, after=after, limit=_PAGE_COUNT)
-        for found in page.found:
-            yield found
-        after = page.after
-        if after is None:
-            return

@@ -10,6 +10,7 @@ from redismem import InvalidSettings, Memory, StoreUnavailable
 from redismem.adapters.a2a.places import EVENT, VERSION, Places
 from redismem.adapters.a2a.versioned import Version
 from redismem.record import Record
+from redismem.record.pages import all_members
 from redismem.settings.extras import from_extra
 
 with from_extra("a2a", __name__):
@@ -107,13 +108,9 @@ class TaskEventStream(Places, cluster.TaskEventStream):
 
 
 async def _read_events(record: Record, told: int) -> AsyncIterator[tuple[int, Event]]:
-    after: bytes | None = b"%b%016d" % (EVENT, told)
-    while after is not None:
-        page = await record.page(EVENT, after=after, limit=_PAGE_COUNT)
-        for found in page.found:
-            if found.value is not None:
-                yield int(found.member[len(EVENT) :]), _decode(found.value)
-        after = page.after
+    async for found in all_members(record, EVENT, after=b"%b%016d" % (EVENT, told), limit=_PAGE_COUNT):
+        if found.value is not None:
+            yield int(found.member[len(EVENT) :]), _decode(found.value)
 
 
 def _decode(value: bytes) -> Event:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Self
 
 from redismem import InvalidSessionId, Memory
 from redismem.adapters.sessions import Opened, quote_part, unquote_part
 from redismem.record import Record, RecordEntry
+from redismem.record.pages import all_listed
 from redismem.settings.extras import from_extra
 
 with from_extra("a2a", "redismem.adapters.a2a"):
@@ -98,14 +100,10 @@ class Places(Opened):
         return [entry for entry in found if _is_quoted(entry.id[len(beginning) :])]
 
     async def _entries(self, beginning: str, owner: str | None) -> AsyncIterator[RecordEntry]:
-        cursor: str | None = None
-        while True:
-            page = await self.memory.records(beginning, _PAGE_COUNT, cursor, owner=owner, fields=(SUMMARY,))
+        read = partial(self.memory.records, beginning, _PAGE_COUNT, owner=owner, fields=(SUMMARY,))
+        async for page in all_listed(read):
             for entry in page.records:
                 yield entry
-            cursor = page.cursor
-            if cursor is None:
-                return
 
     def _record(self, prefix: str, task_id: str, owner: str) -> Record:
         if not task_id:

@@ -16,6 +16,7 @@ from chainlit.types import ThreadDict, ThreadFilter
 
 from redismem.adapters.sessions import Opened, join_id, read_or_begin, split_id
 from redismem.record import Record, RecordEntry
+from redismem.record.pages import all_listed, all_parts
 
 THREAD, STEP, ELEMENT, FEEDBACK = b"t", b"s:", b"e:", b"f:"
 """The members of a thread: itself, a step, an element, and the feedback of a step."""
@@ -66,15 +67,12 @@ class Threads:
 
     async def entries(self, owner: str | None, *fields: bytes) -> AsyncIterator[RecordEntry]:
         """Yield the threads of a user, or all, with fields of each."""
-        beginning, cursor = f"{self.prefix}:" if self.prefix else "", None
-        while True:
-            page = await self.opened.memory.records(beginning, _PAGE_COUNT, cursor, owner=owner, fields=fields)
+        beginning = f"{self.prefix}:" if self.prefix else ""
+        read = partial(self.opened.memory.records, beginning, _PAGE_COUNT, owner=owner, fields=fields)
+        async for page in all_listed(read):
             for entry in page.records:
                 if split_id(self.prefix, entry.id) is not None:
                     yield entry
-            cursor = page.cursor
-            if cursor is None:
-                return
 
     async def read_all(self, entries: Sequence[RecordEntry]) -> AsyncIterator[tuple[RecordEntry, ThreadDict]]:
         """Yield listed threads with all that belongs to them."""
@@ -89,13 +87,9 @@ class Threads:
 async def read_thread(record: Record) -> ThreadDict | None:
     """Return a thread with all that belongs to it, in one round trip per 8 MiB; `None` if there is no such thread."""
     found: dict[bytes, Any] = {}
-    after: bytes | None = None
-    while True:
-        page = await read_or_begin(record, partial(record.page, after=after, limit=_PAGE_COUNT, renew=True))
+    read = partial(record.page, limit=_PAGE_COUNT, renew=True)
+    async for page in all_parts(lambda after: read_or_begin(record, partial(read, after=after))):
         found |= {each.member: json.loads(each.value) for each in page.found if each.value is not None}
-        after = page.after
-        if after is None:
-            break
     if THREAD not in found:
         return None
     steps = [

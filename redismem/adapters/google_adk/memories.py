@@ -8,6 +8,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from google.adk.events.event import Event
@@ -18,6 +19,7 @@ from google.genai import types
 
 from redismem import Conflict, InvalidSessionId, Memory, Message, NotInWindow, Session, SessionNotFound
 from redismem.adapters.sessions import Closes, Opened, in_order, make_policy, quote_part, read_or_begin
+from redismem.record.pages import all_listed
 from redismem.text.stems import stems
 
 _BATCH_COUNT = 500
@@ -197,15 +199,11 @@ class MemoryService(Closes, BaseMemoryService):
 
     async def _sessions(self, app_name: str, user_id: str) -> AsyncIterator[Session]:
         """Yield the sessions with the memories of a user in an app."""
-        beginning, cursor = self._id(app_name, user_id, ""), None
-        while True:
-            page = await self._opened.memory.sessions(_PAGE_COUNT, cursor, owner=user_id)
+        beginning = self._id(app_name, user_id, "")
+        async for page in all_listed(partial(self._opened.memory.sessions, _PAGE_COUNT, owner=user_id)):
             for entry in page.sessions:
                 if entry.session_id.startswith(beginning):
                     yield self._opened.memory.session(entry.session_id, owner=user_id)
-            cursor = page.cursor
-            if cursor is None:
-                return
 
     async def _add(self, stored: Session, messages: Sequence[Message]) -> None:
         """Append messages whose ids the session has not."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 
 from redismem.adapters.sessions import Opened, quote_part, unquote_part
 from redismem.record import Record, Retention
+from redismem.record.pages import all_listed
 
 _PAGE_COUNT = 1_000
 Name = tuple[str, str, str]
@@ -41,14 +43,9 @@ class Places:
     async def pages(self, app_name: str, user_id: str | None) -> AsyncIterator[list[tuple[str, str]]]:
         """Yield user and id of the sessions of an app, or of one of its users."""
         beginning = self._id(app_name, "") if user_id is None else self._id(app_name, user_id, "")
-        cursor: str | None = None
-        while True:
-            page = await self.opened.memory.records(beginning, _PAGE_COUNT, cursor)
+        async for page in all_listed(partial(self.opened.memory.records, beginning, _PAGE_COUNT)):
             parts = [entry.id.removeprefix(self.prefix).split("/") for entry in page.records]
             yield [(unquote_part(each[1]), unquote_part(each[2])) for each in parts if len(each) == 3]
-            cursor = page.cursor
-            if cursor is None:
-                return
 
     def _id(self, *names: str) -> str:
         return self.prefix + "/".join(quote_part(name) for name in names)

@@ -11,6 +11,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from redismem.adapters.google_adk.layout import EVENT, SESSION, STATE, VALUES, decode_state
 from redismem.adapters.sessions import decode_in_slices, read_or_begin
 from redismem.record import Found, Record
+from redismem.record.pages import all_parts
 
 _PAGE_COUNT = 1_000
 _ONE_TRIP_COUNT = 10_000
@@ -21,14 +22,11 @@ _WINDOW_COUNT = 100
 
 async def read_state(record: Record) -> dict[str, Any]:
     """Return the state in the record of a user or an app."""
-    after: bytes | None = None
     state: dict[str, Any] = {}
-    while True:
-        page = await read_or_begin(record, partial(record.page, STATE, after=after, limit=_PAGE_COUNT))
+    read = partial(record.page, STATE, limit=_PAGE_COUNT)
+    async for page in all_parts(lambda after: read_or_begin(record, partial(read, after=after))):
         state |= decode_state((each.member, each.value) for each in page.found)
-        after = page.after
-        if after is None:
-            return state
+    return state
 
 
 async def read_session(record: Record) -> Found | None:

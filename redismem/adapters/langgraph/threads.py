@@ -27,6 +27,7 @@ from redismem.adapters.langgraph import layout, turns
 from redismem.adapters.langgraph.layout import ThreadNamespace
 from redismem.adapters.sessions import join_id, make_policy, read_or_begin, split_id
 from redismem.record import Change, Found, Record, Retention, Traced
+from redismem.record.pages import all_listed, all_members
 
 _PAGE_LIMIT = 64
 _RANGE_COUNT = 10_000
@@ -168,7 +169,7 @@ class Threads:
         if len(writes) == _RANGE_COUNT:
             checkpoint_id = layout.split(layout.CHECKPOINTS, found.member)[-1]
             prefix, after = layout.join(layout.WRITES, place.checkpoint_ns, checkpoint_id, ""), writes[-1][0]
-            writes += [(each.member, each.value) async for each in pages(record, prefix, after=after)]
+            writes += [(each.member, each.value) async for each in all_members(record, prefix, after=after)]
         with _naming(place):
             return layout.decode_tuple(self.options.serde, place, found, writes)
 
@@ -230,16 +231,11 @@ class Threads:
 
     async def thread_ids(self) -> AsyncIterator[str]:
         """List the ids of all threads."""
-        cursor: str | None = None
-        while True:
-            page = await self.memory.records(f"{self.options.key_prefix}:", limit=1_000, cursor=cursor)
+        async for page in all_listed(partial(self.memory.records, f"{self.options.key_prefix}:", 1_000)):
             for entry in page.records:
                 thread_id = split_id(self.options.key_prefix, entry.id)
                 if thread_id is not None:
                     yield thread_id
-            cursor = page.cursor
-            if cursor is None:
-                return
 
     async def _merge(
         self,
@@ -344,19 +340,6 @@ async def _namespaces(record: Record) -> AsyncIterator[str]:
         checkpoint_ns = layout.split(layout.CHECKPOINTS, page.found[0].member)[0]
         yield checkpoint_ns
         after = layout.join(layout.CHECKPOINTS, checkpoint_ns) + b"\x01"
-
-
-async def pages(
-    record: Record, prefix: bytes, *, after: bytes | None = None, limit: int = 1_000
-) -> AsyncIterator[Found]:
-    """Read all members with a prefix, page by page."""
-    while True:
-        page = await record.page(prefix, after=after, limit=limit)
-        for found in page.found:
-            yield found
-        after = page.after
-        if after is None:
-            return
 
 
 async def walk(record: Record, place: ThreadNamespace, member: bytes, channels: Sequence[str]) -> list[Traced]:

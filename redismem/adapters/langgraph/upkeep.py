@@ -17,9 +17,10 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from redismem.adapters.langgraph import layout
 from redismem.adapters.langgraph.layout import ThreadNamespace
-from redismem.adapters.langgraph.threads import Threads, pages, walk
+from redismem.adapters.langgraph.threads import Threads, walk
 from redismem.errors import CorruptSession, RecordConflict
 from redismem.record import Change, Head, Record, RecordEntry
+from redismem.record.pages import all_members, all_parts
 
 _CHANGE_COUNT = 5_000
 _HEADS_BYTES = 32 * 1024 * 1024
@@ -94,7 +95,7 @@ async def delete_runs(threads: Threads, run_ids: Sequence[str]) -> None:
 
 async def _delete_runs(prefixes: Sequence[bytes], thread: _Guarded) -> None:
     record = thread.record
-    members = [found.member for prefix in prefixes async for found in pages(record, prefix)]
+    members = [found.member for prefix in prefixes async for found in all_members(record, prefix)]
     if members:
         gone = {_checkpoint_of(member) for member in members}
         await _remove(thread, await _checkpoints(record, bodies=False), gone)
@@ -138,8 +139,8 @@ async def _keep_latest(threads: Threads, removed: set[bytes], thread: _Guarded) 
         await record.drop(writes, before=writes + oldest[len(place.prefix) :])
         await _drop_writes(record, [each for each in removed if each.startswith(place.prefix) and each > oldest])
     left = {member for members in kept.values() for member in members}
-    runs = [found.member async for found in pages(record, layout.RUNS) if _checkpoint_of(found.member) not in left]
-    await _remove_members(thread, runs)
+    runs = [found.member async for found in all_members(record, layout.RUNS)]
+    await _remove_members(thread, [run for run in runs if _checkpoint_of(run) not in left])
 
 
 async def _chain(
@@ -213,15 +214,10 @@ async def _copy_parts(source: Record, target: _Guarded, checkpoints: Sequence[_C
         blobs = await source.get(*part)
         await target.write(Change(sets={name: blob for name, blob in zip(part, blobs, strict=True) if blob}))
     for kind in (layout.WRITES, layout.RUNS):
-        after: bytes | None = None
-        while True:
-            page = await source.page(kind, after=after, limit=_WRITES_LIMIT)
+        async for page in all_parts(partial(source.page, kind, limit=_WRITES_LIMIT)):
             sets = {found.member: found.value for found in page.found if found.value is not None}
             if page.found:
                 await target.write(Change(sets=sets, adds=[found.member for found in page.found]))
-            after = page.after
-            if after is None:
-                break
 
 
 async def _drop_parts(checkpoints: Sequence[_Checkpoint], is_new: bool, thread: _Guarded) -> None:
@@ -237,7 +233,7 @@ async def _drop_parts(checkpoints: Sequence[_Checkpoint], is_new: bool, thread: 
     gone = {checkpoint.member for checkpoint in checkpoints} - {checkpoint.member for checkpoint in present}
     parts = {name for checkpoint in checkpoints for name in checkpoint.head.names} - kept
     for kind, first in ((layout.WRITES, 0), (layout.RUNS, 1)):
-        async for found in pages(record, kind):
+        async for found in all_members(record, kind):
             place = layout.split(kind, found.member)[first : first + 2]
             parts |= {found.member} if layout.join(layout.CHECKPOINTS, *place) in gone else set()
     for part in _parts([*parts], _CHANGE_COUNT):
@@ -270,7 +266,7 @@ async def _checkpoints(record: Record, *, bodies: bool) -> list[_Checkpoint]:
     """Return all checkpoints of a thread, each namespace's oldest first."""
     return [
         _Checkpoint(found.member, head if bodies else replace(head, body=b""))
-        async for found in pages(record, layout.CHECKPOINTS)
+        async for found in all_members(record, layout.CHECKPOINTS)
         for head in [Head.decode(found.value or b"")]
     ]
 

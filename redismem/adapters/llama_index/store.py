@@ -25,6 +25,7 @@ from redismem.adapters.sessions import (
     split_id,
     summary_text,
 )
+from redismem.record.pages import all_listed
 
 _ALL_COUNT = 1 << 40
 _PAGE_COUNT = 10_000
@@ -270,17 +271,14 @@ class ChatStore(AsyncDBChatStore):
     async def get_keys(self) -> list[str]:
         """Return the keys that have messages, most recently used first."""
         keys: list[str] = []
-        cursor = None
-        while True:
-            page = await self._sessions.memory.sessions(_PAGE_COUNT, cursor, include_idle=True)
+        async for page in all_listed(partial(self._sessions.memory.sessions, _PAGE_COUNT, include_idle=True)):
             found = (split_id(self.key_prefix, entry.session_id) for entry in page.sessions)
             its_own = [key for key in found if key is not None]
             for at in range(0, len(its_own), _INFOS_COUNT):
                 part = its_own[at : at + _INFOS_COUNT]
                 counts = await asyncio.gather(*map(self._total, part))
                 keys += [key for key, count in zip(part, counts, strict=True) if count]
-            if (cursor := page.cursor) is None:
-                return keys
+        return keys
 
     async def _total(self, key: str) -> int:
         try:
