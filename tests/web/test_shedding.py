@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from time import monotonic
+from typing import Any
+
 import pytest
 from support.http_service import RunningService, numbered_message, serve_memory
 
 from redismem import Memory
-from redismem.web.http.request_queue import RequestQueue, Turn
+from redismem.web.http.request_queue import ARRIVED_S, RequestQueue, Turn
 
 ORIGIN = "https://chat.example"
 
@@ -25,7 +29,7 @@ async def test_an_overloaded_server_refuses_new_work_and_never_a_reply_a_stop_or
         ("GET", session),
         ("POST", "/v1/chat"),
         ("GET", "/v1/sessions/stop"),
-        ("POST", "/v1/sessions/s%2Fstop/turns"),
+        ("POST", "/v1/sessions/s%2Fstop"),
     ):
         answer = await http.ask(method, path, content=None if method == "GET" else b"not read")
         assert (answer.status_code, answer.json()["code"]) == (503, "overloaded"), path
@@ -48,9 +52,27 @@ async def test_an_overloaded_server_refuses_new_work_and_never_a_reply_a_stop_or
         assert answer.is_success, (path, answer.text)
 
 
-async def test_a_page_of_an_allowed_origin_can_read_the_refusal(memory: Memory) -> None:
+async def test_a_page_of_an_allowed_origin_can_read_refusals_and_answers(memory: Memory) -> None:
+    messages = numbered_message(1)
     async with serve_memory(memory, cors_origins=(ORIGIN,)) as http:
-        for origin in (ORIGIN, "https://other.example"):
-            answer = await http.ask("GET", "/v1/sessions/s", headers={"Origin": origin})
-            assert answer.status_code == 503
-            assert answer.headers.get("access-control-allow-origin") == (ORIGIN if origin == ORIGIN else None)
+        for method, path, origin, status, allowed in (
+            ("GET", "/v1/sessions/s", ORIGIN, 503, ORIGIN),
+            ("GET", "/v1/sessions/s", "https://other.example", 503, None),
+            ("POST", "/v1/sessions/s/messages", ORIGIN, 201, ORIGIN),
+        ):
+            answer = await http.ask(method, path, headers={"Origin": origin}, json=messages)
+            assert answer.status_code == status
+            assert answer.headers.get("access-control-allow-origin") == allowed
+
+
+async def test_the_time_of_a_request_includes_its_wait(http: RunningService, monkeypatch: pytest.MonkeyPatch) -> None:
+    def begin_late(queue: Any, loop: Any, turn: Any, scope: Any, begin: Any) -> None:
+        del queue, loop, turn
+        scope[ARRIVED_S] = monotonic() - 5
+        begin()
+
+    monkeypatch.setattr(RequestQueue, "begin", begin_late)
+    await http.ask("POST", "/v1/sessions/s/messages", json=numbered_message(1))
+    measured = (await http.ask("GET", "/metrics")).text
+    (seconds,) = re.findall(r'http_request_seconds_sum\{method="POST",.*status="201"\} ([\d.]+)', measured)
+    assert float(seconds) >= 5

@@ -97,12 +97,11 @@ class RequestQueue:
         if not self._is_counting:
             self._is_counting = True
             loop.call_soon(self._begin_more, loop)
-        line = self._line(turn)
-        if self._left_count and not line:
+        if self._left_count:  # so none waits
             self._left_count -= 1
             begin()
         else:
-            line.add(scope, begin)
+            self._line(turn).add(scope, begin)
 
     def _line(self, turn: Turn) -> Line:
         return self._replies if turn is Turn.BEFORE_NEW_WORK else self._new_work
