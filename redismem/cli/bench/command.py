@@ -62,9 +62,9 @@ async def bench(
     A turn appends a question and reads the window, then appends an answer; a session has eight turns. With FILE, the
     messages are those of up to 200 of your conversations, in sessions of at most 20 messages. One process
     first makes turns as fast as it can, in turn with the same work by hand: two MULTI pipelines of RPUSH, LTRIM,
-    EXPIRE, HINCRBY and LRANGE. Then turns become due at random moments, at half and at four fifths of that speed, and
-    each is timed from the moment at which it was due, so a stall shows in all turns that it delays. At last the
-    figures size a deployment.
+    EXPIRE, HINCRBY and LRANGE. Then turns become due at random moments, at half of that speed, and at four fifths of
+    what the process can do when turns come one by one. Each is timed from the moment at which it was due, so a stall
+    shows in all turns that it delays. At last the figures size a deployment.
 
     Client CPU includes the load generator. Redis' CPU is that of the whole server: run it while nothing else uses it.
     The settings are those of the environment. All is written to a namespace of its own and removed at the end, and

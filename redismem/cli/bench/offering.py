@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from array import array
@@ -39,6 +40,13 @@ class Open:
     """The time of each turn that was answered, from the moment at which it was due."""
     failures: Counter[str] = field(default_factory=Counter)
     """The number of turns that failed, by the name of the error."""
+    client_s: float = 0.0
+    """The CPU seconds of this process."""
+
+    def possible_per_s(self) -> float:
+        """Return the turns per second that would take all of a core; infinity if no turn was due."""
+        turns = len(self.took_ms) + self.failures.total()
+        return turns / self.client_s if turns and self.client_s else math.inf
 
 
 async def closed_loop(turn: MakeTurn, callers: int, seconds: float) -> Closed:
@@ -77,7 +85,7 @@ async def open_loop(turn: MakeTurn, per_s: float, seconds: float) -> Open:
             offered.failures[type(error).__name__] += 1
 
     begun_s = due_s = time.monotonic()
-    number = 0
+    begun_cpu_s, number = time.process_time(), 0
     try:
         while (due_s := due_s + random.expovariate(per_s)) < begun_s + seconds:
             if (wait_s := due_s - time.monotonic()) > 0:
@@ -88,6 +96,7 @@ async def open_loop(turn: MakeTurn, per_s: float, seconds: float) -> Open:
             number += 1
         if tasks:
             await asyncio.wait(tasks)
+        offered.client_s = time.process_time() - begun_cpu_s
     finally:
         for task in tasks:
             task.cancel()

@@ -66,7 +66,7 @@ class Goal:
         The first row has the settings now. Of several that are as fast, it is the one with the fewest tokens.
         """
         now = rows[0]
-        sound = (row for row in rows[1:] if not row.figures.differences)
+        sound = (row for row in rows[1:] if not row.figures.differences and _keeps_messages(row.choice))
         better = (row for row in sound if self.is_better(row.figures, now.figures))
         allowed = [now, *(row for row in better if self.allows(row.figures, now.figures))]
         best = min(allowed, key=self.rank)
@@ -88,7 +88,11 @@ class Goal:
         """Return the joined changes that should be better than all rows, if differences of single changes add up."""
         now, of_name = rows[0].figures, {row.choice.name: row.figures for row in rows}
         effective = {
-            kind: [each for each in choices if each.name in of_name and self._has_effect(of_name[each.name], now)]
+            kind: [
+                each
+                for each in choices
+                if each.name in of_name and _keeps_messages(each) and self._has_effect(of_name[each.name], now)
+            ]
             for kind, choices in kinds(settings, recall).items()
         }
         best = self.rank(self.best(rows))
@@ -106,6 +110,11 @@ class Goal:
         pairs = [(self.figure(figures), self.figure(now)), (figures.held, now.held)]
         pairs.append((fmean(figures.tokens), fmean(now.tokens)))
         return any(abs(one - other) > _ERRORS[self.name] * abs(other) for one, other in pairs)
+
+
+def _keeps_messages(choice: Choice) -> bool:
+    """False if summarised messages would be lost: no figure shows what that costs."""
+    return choice.settings.get("keep_originals", True) is not False
 
 
 def _is_within(goal: Goal, held: float, tokens: float, now: Figures) -> bool:

@@ -49,7 +49,6 @@ _LABELS = {
 _WARNINGS: dict[tuple[str, Any], str] = {
     ("strategy", "none"): "A conversation much longer than these costs all its tokens in each request.",
     ("strategy", "trim"): "Without recall, what leaves the window is not in a request any more.",
-    ("keep_originals", False): "Summarised messages cannot be read or recalled any more.",
 }
 _SHARES = ("words", "answers", "prefix")
 _ALONE = {"mean_tokens": "tokens", "words": "words", "session_bytes": "bytes"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -135,6 +136,8 @@ async def test_a_stall_shows_in_all_turns_that_it_delays() -> None:
     late = [took for took in offered.took_ms if took > 50]
     assert len(late) > 20
     assert offered.failures == {"StoreUnavailable": 1}
+    assert 500 < offered.possible_per_s() < math.inf, "a stall is no CPU"
+    assert (await open_loop(turn, 0.001, 0.001)).possible_per_s() == math.inf
 
 
 def test_the_sums_are_those_of_the_page() -> None:

@@ -33,6 +33,7 @@ def test_the_best_row_keeps_within_the_limits(name: Any, best: str) -> None:
         Row(Choice("forgets", {}, 0), figures(100, 0.5, 10)),
         Row(Choice("little CPU", {}, 0), figures(900, 0.8, 80)),
         Row(Choice("loses a message", {}, 0), figures(100, 0.95, 10)),
+        Row(Choice("loses originals", {"keep_originals": False}, 0), figures(100, 0.95, 10)),
         Row(Choice("much", {}, 0), figures(1_900, 0.9)),
         Row(Choice("everything", {}, 0), figures(9_000, 1.0)),
     ]
@@ -84,12 +85,16 @@ def test_the_tried_combinations_are_those_whose_differences_promise_most() -> No
     rows = [Row(NOW, figures(1_000, 0.8))]
     for of_kind in kinds(settings, 0).values():
         for choice in of_kind:
-            tokens, held = {"summary 600": (600, 0.7), "recall 350": (800, 0.9), "strategy trim": (100, 0.1)}.get(
-                choice.name, (1_050, 0.8)
-            )
+            tokens, held = {
+                "no originals": (500, 0.8),
+                "summary 600": (600, 0.7),
+                "recall 350": (800, 0.9),
+                "strategy trim": (100, 0.1),
+            }.get(choice.name, (1_050, 0.8))
             rows.append(Row(choice, figures(tokens, held)))
     tried = goal("cheapest").candidates(rows, settings, 0)
     assert len(tried) == TRIED_COUNT
+    assert not any("no originals" in choice.name for choice in tried), "what it loses is in no figure"
     assert tried[0].name == "summary 600, recall 350", "neither alone is cheap enough and remembers enough"
     assert (tried[0].settings, tried[0].recall, tried[0].changes) == ({"summary_tokens_total": 600}, 350, 2)
 
