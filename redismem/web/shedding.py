@@ -1,4 +1,4 @@
-"""The turn of each request in the server's queue, and the answer to one that the server could not answer in time."""
+"""The priority of each request in a server, and the answer to one that the server could not answer in time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redismem.web.access import needed_scope
 from redismem.web.api.appends import is_append
 from redismem.web.edge import HEADERS, cors_headers, header_lines
 from redismem.web.http.problems import Problem
-from redismem.web.http.request_queue import Answer, RequestQueue, Turn
+from redismem.web.http.request_queue import Answer, Priority, RequestQueue
 from redismem.web.http.static import is_page
 from redismem.web.metrics.prometheus import route_of
 from redismem.web.service import Service
@@ -39,18 +39,18 @@ def request_queue(service: Service) -> RequestQueue:
             lines += header_lines(cors_headers(service.cors_origins, dict(scope["headers"])))
         return status, lines, body
 
-    return RequestQueue(turn_of, refuse)
+    return RequestQueue(priority_of, refuse)
 
 
-def turn_of(scope: Any) -> Turn:
-    """Return the turn of a request: stops, removals, probes and operators come first, then what ends a turn."""
+def priority_of(scope: Any) -> Priority:
+    """Return the priority of a request: stops, removals, probes and operators come first, then what ends a turn."""
     method, path = scope["method"], _path(scope)
     if method == "DELETE" or (method == "POST" and path.endswith(_AT_ONCE)):
-        return Turn.AT_ONCE
+        return Priority.AT_ONCE
     if needed_scope(method, path) in (None, "admin") or is_page(path):
-        return Turn.AT_ONCE
+        return Priority.AT_ONCE
     is_reply = method == "POST" and is_append(path) and b"read=true" not in scope["query_string"]
-    return Turn.BEFORE_NEW_WORK if is_reply else Turn.LAST
+    return Priority.REPLY if is_reply else Priority.NEW_WORK
 
 
 def _path(scope: Any) -> str:

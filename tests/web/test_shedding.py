@@ -10,14 +10,14 @@ import pytest
 from support.http_service import RunningService, numbered_message, serve_memory
 
 from redismem import Memory
-from redismem.web.http.request_queue import ARRIVED_S, RequestQueue, Turn
+from redismem.web.http.request_queue import ARRIVED_S, Priority, RequestQueue
 
 ORIGIN = "https://chat.example"
 
 
 @pytest.fixture(autouse=True)
 def _full_of_new_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RequestQueue, "is_full", lambda _, turn: turn is Turn.LAST)
+    monkeypatch.setattr(RequestQueue, "is_full", lambda _, priority: priority is Priority.NEW_WORK)
 
 
 async def test_an_overloaded_server_refuses_new_work_and_never_a_reply_a_stop_or_a_removal(
@@ -66,8 +66,8 @@ async def test_a_page_of_an_allowed_origin_can_read_refusals_and_answers(memory:
 
 
 async def test_the_time_of_a_request_includes_its_wait(http: RunningService, monkeypatch: pytest.MonkeyPatch) -> None:
-    def begin_late(queue: Any, loop: Any, turn: Any, scope: Any, begin: Any) -> None:
-        del queue, loop, turn
+    def begin_late(queue: Any, loop: Any, priority: Any, scope: Any, begin: Any) -> None:
+        del queue, loop, priority
         scope[ARRIVED_S] = monotonic() - 5
         begin()
 

@@ -17,7 +17,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from redismem.web.http.problems import Problem
-from redismem.web.http.request_queue import RequestQueue, Turn
+from redismem.web.http.request_queue import Priority, RequestQueue
 
 HEAD_BYTES = 64 * 1024
 """The limit of a request's head, trailers and chunk sizes together. The first read of a request does not count."""
@@ -106,13 +106,13 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        """Let the queue begin a request in its turn, or refuse it."""
+        """Let the queue begin a request by its priority, or refuse it."""
         begin, queue, scope = partial(super()._start_asgi_task, cycle, app), self.queue, cycle.scope
-        turn = Turn.AT_ONCE if queue is None else queue.turn_of(scope)
-        if queue is None or turn is Turn.AT_ONCE:
+        priority = Priority.AT_ONCE if queue is None else queue.priority_of(scope)
+        if queue is None or priority is Priority.AT_ONCE:
             begin()
-        elif not queue.is_full(turn) or not self._refuse_whole(queue, cycle):
-            queue.begin(self.loop, turn, scope, begin)
+        elif not queue.is_full(priority) or not self._refuse_whole(queue, cycle):
+            queue.begin(self.loop, priority, scope, begin)
 
     def _refuse_whole(self, queue: RequestQueue, cycle: Any) -> bool:
         """Refuse a request. False means that its answer cannot be sent at once."""

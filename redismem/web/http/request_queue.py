@@ -30,13 +30,14 @@ Answer = tuple[int, bytes, bytes]
 """The status of an answer, its header lines and its body."""
 
 
-class Turn(IntEnum):
-    """When a request is begun."""
+class Priority(IntEnum):
+    """The priority of a request."""
 
     AT_ONCE = 0
     """It never waits and is never refused."""
-    BEFORE_NEW_WORK = 1
-    LAST = 2
+    REPLY = 1
+    """It goes before new work."""
+    NEW_WORK = 2
 
 
 class Line:
@@ -78,22 +79,22 @@ class Line:
 
 
 class RequestQueue:
-    """The requests of one server, each of which gets its turn."""
+    """The requests of one server, which are begun by their priority, and then in the order of their arrival."""
 
-    def __init__(self, turn_of: Callable[[Any], Turn], refuse: Callable[[Any], Answer]) -> None:
+    def __init__(self, priority_of: Callable[[Any], Priority], refuse: Callable[[Any], Answer]) -> None:
         """Create an empty queue. Both functions take the ASGI scope of a request; `refuse` returns the answer to it."""
-        self.turn_of = turn_of
+        self.priority_of = priority_of
         self.refuse = refuse
         self._replies, self._new_work = Line(), Line()
         self._left_count = BATCH_COUNT
         self._is_counting = False
 
-    def is_full(self, turn: Turn) -> bool:
+    def is_full(self, priority: Priority) -> bool:
         """True if a request must be refused."""
-        return self._line(turn).is_full()
+        return self._line(priority).is_full()
 
-    def begin(self, loop: asyncio.AbstractEventLoop, turn: Turn, scope: Any, begin: Callable[[], None]) -> None:
-        """Begin a request: now, or in its turn."""
+    def begin(self, loop: asyncio.AbstractEventLoop, priority: Priority, scope: Any, begin: Callable[[], None]) -> None:
+        """Begin a request: now, or after those that go before it."""
         if not self._is_counting:
             self._is_counting = True
             loop.call_soon(self._begin_more, loop)
@@ -101,10 +102,10 @@ class RequestQueue:
             self._left_count -= 1
             begin()
         else:
-            self._line(turn).add(scope, begin)
+            self._line(priority).add(scope, begin)
 
-    def _line(self, turn: Turn) -> Line:
-        return self._replies if turn is Turn.BEFORE_NEW_WORK else self._new_work
+    def _line(self, priority: Priority) -> Line:
+        return self._replies if priority is Priority.REPLY else self._new_work
 
     def _begin_more(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin the requests of an iteration."""

@@ -1,4 +1,4 @@
-"""Requests wait for their turn, and are refused once one more would wait for too long."""
+"""Requests are begun by their priority, and are refused once one more would wait for too long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from support.http_connection import ANSWER, REQUEST, Protocol, answer_whole, turn
 
 from redismem.web.http import request_queue
-from redismem.web.http.request_queue import ARRIVED_S, BATCH_COUNT, LONGEST_S, NEW_WORK_COUNT, RequestQueue, Turn
+from redismem.web.http.request_queue import ARRIVED_S, BATCH_COUNT, LONGEST_S, NEW_WORK_COUNT, Priority, RequestQueue
 
 REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nlate"
 STOP, APPEND = b"POST /stop", b"POST /append"
@@ -22,13 +22,13 @@ class Waiting:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.begun: list[str] = []
-        self.queue = RequestQueue(self.turn_of, lambda _: (503, b"content-length: 4\r\n", b"late"))
+        self.queue = RequestQueue(self.priority_of, lambda _: (503, b"content-length: 4\r\n", b"late"))
 
     @staticmethod
-    def turn_of(scope: Any) -> Turn:
-        return {"/stop": Turn.AT_ONCE, "/append": Turn.BEFORE_NEW_WORK}.get(scope["path"], Turn.LAST)
+    def priority_of(scope: Any) -> Priority:
+        return {"/stop": Priority.AT_ONCE, "/append": Priority.REPLY}.get(scope["path"], Priority.NEW_WORK)
 
-    def add(self, kind: Turn, count: int) -> None:
+    def add(self, kind: Priority, count: int) -> None:
         for _ in range(count):
             self.queue.begin(asyncio.get_running_loop(), kind, {}, partial(self.begun.append, kind.name))
 
@@ -39,10 +39,10 @@ class Waiting:
 
     async def become_full(self) -> None:
         """Let new work wait, for too long and for long enough."""
-        self.add(Turn.LAST, 40 * BATCH_COUNT)
+        self.add(Priority.NEW_WORK, 40 * BATCH_COUNT)
         for _ in range(8):
             await self.pass_iterations(1, LONGEST_S / 8)
-            self.queue.is_full(Turn.LAST)
+            self.queue.is_full(Priority.NEW_WORK)
 
     def connection(self) -> Protocol:
         protocol = Protocol(answer_whole)
@@ -59,55 +59,55 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Waiting:
 
 async def test_an_iteration_begins_a_few_and_the_others_follow_in_their_order() -> None:
     begun: list[int] = []
-    queue = RequestQueue(Waiting.turn_of, lambda _: (503, b"", b""))
+    queue = RequestQueue(Waiting.priority_of, lambda _: (503, b"", b""))
     scopes: list[dict[str, Any]] = [{} for _ in range(3 * BATCH_COUNT)]
     for number, scope in enumerate(scopes):
-        queue.begin(asyncio.get_running_loop(), Turn.LAST, scope, partial(begun.append, number))
+        queue.begin(asyncio.get_running_loop(), Priority.NEW_WORK, scope, partial(begun.append, number))
     for iterations in (1, 2, 3):
         assert begun == list(range(iterations * BATCH_COUNT))
         await turn()
     assert [ARRIVED_S in scope for scope in scopes] == [False] * BATCH_COUNT + [True] * 2 * BATCH_COUNT
-    queue.begin(asyncio.get_running_loop(), Turn.LAST, {}, partial(begun.append, -1))
+    queue.begin(asyncio.get_running_loop(), Priority.NEW_WORK, {}, partial(begun.append, -1))
     assert begun[-1] == -1, "nothing waits, so it is begun at once"
 
 
 async def test_replies_go_before_new_work_which_keeps_a_share(waiting: Waiting) -> None:
-    waiting.add(Turn.LAST, 3 * BATCH_COUNT)
-    waiting.add(Turn.BEFORE_NEW_WORK, BATCH_COUNT)
+    waiting.add(Priority.NEW_WORK, 3 * BATCH_COUNT)
+    waiting.add(Priority.REPLY, BATCH_COUNT)
     waiting.begun.clear()
     await turn()
-    assert waiting.begun == ["BEFORE_NEW_WORK"] * (BATCH_COUNT - NEW_WORK_COUNT) + ["LAST"] * NEW_WORK_COUNT
+    assert waiting.begun == ["REPLY"] * (BATCH_COUNT - NEW_WORK_COUNT) + ["NEW_WORK"] * NEW_WORK_COUNT
     waiting.begun.clear()
     await turn()
-    assert waiting.begun == ["BEFORE_NEW_WORK"] * NEW_WORK_COUNT + ["LAST"] * (BATCH_COUNT - NEW_WORK_COUNT)
+    assert waiting.begun == ["REPLY"] * NEW_WORK_COUNT + ["NEW_WORK"] * (BATCH_COUNT - NEW_WORK_COUNT)
 
 
 async def test_it_is_full_while_one_more_would_wait_for_too_long(waiting: Waiting) -> None:
-    waiting.add(Turn.LAST, 20 * BATCH_COUNT)
-    assert not waiting.queue.is_full(Turn.LAST), "a burst: nothing has waited yet"
+    waiting.add(Priority.NEW_WORK, 20 * BATCH_COUNT)
+    assert not waiting.queue.is_full(Priority.NEW_WORK), "a burst: nothing has waited yet"
     await waiting.pass_iterations(1, LONGEST_S / 8)
-    assert not waiting.queue.is_full(Turn.LAST), "too many, but not for long"
+    assert not waiting.queue.is_full(Priority.NEW_WORK), "too many, but not for long"
     await waiting.pass_iterations(5, LONGEST_S / 8)
-    assert waiting.queue.is_full(Turn.LAST), "thirteen batches are left, and eight fit"
-    assert not waiting.queue.is_full(Turn.BEFORE_NEW_WORK), "no reply waits"
+    assert waiting.queue.is_full(Priority.NEW_WORK), "thirteen batches are left, and eight fit"
+    assert not waiting.queue.is_full(Priority.REPLY), "no reply waits"
     await waiting.pass_iterations(5, LONGEST_S / 8)
-    assert not waiting.queue.is_full(Turn.LAST), "eight are left"
-    waiting.add(Turn.LAST, BATCH_COUNT)
-    assert waiting.queue.is_full(Turn.LAST), "the overload is not over"
+    assert not waiting.queue.is_full(Priority.NEW_WORK), "eight are left"
+    waiting.add(Priority.NEW_WORK, BATCH_COUNT)
+    assert waiting.queue.is_full(Priority.NEW_WORK), "the overload is not over"
 
 
 async def test_a_pause_of_the_process_refuses_nothing(waiting: Waiting) -> None:
-    waiting.add(Turn.LAST, 4 * BATCH_COUNT)
+    waiting.add(Priority.NEW_WORK, 4 * BATCH_COUNT)
     for _ in range(4):
         await waiting.pass_iterations(1, 60)
-        assert not waiting.queue.is_full(Turn.LAST)
+        assert not waiting.queue.is_full(Priority.NEW_WORK)
         await waiting.pass_iterations(4, 0.001)
-        assert not waiting.queue.is_full(Turn.LAST)
-        waiting.add(Turn.LAST, 4 * BATCH_COUNT)
+        assert not waiting.queue.is_full(Priority.NEW_WORK)
+        waiting.add(Priority.NEW_WORK, 4 * BATCH_COUNT)
 
 
 async def test_what_never_waits_is_begun_before_those_that_do(waiting: Waiting) -> None:
-    waiting.add(Turn.LAST, 5 * BATCH_COUNT)
+    waiting.add(Priority.NEW_WORK, 5 * BATCH_COUNT)
     first, later = waiting.connection(), waiting.connection()
     later.data_received(REQUEST)
     first.data_received(REQUEST.replace(b"GET /", STOP))
