@@ -13,6 +13,7 @@ from redismem.adapters.sessions import (
     Closes,
     Opened,
     check_owner,
+    check_prefix,
     decode_in_slices,
     quote_part,
     read_or_begin,
@@ -101,8 +102,7 @@ class SessionStore(Closes, theirs.SessionStore):
             InvalidSessionId: `key_prefix` is not a string, or the owner is invalid.
             InvalidSettings: URL, memory or client is invalid, or more than one of them is given.
         """
-        if not isinstance(key_prefix, str):
-            raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
+        check_prefix(key_prefix)
         self._retention = Retention("claude-agent-sdk", keep_last, max_age)
         self._opened = Opened(url, memory, redis_client)
         self._prefix, self._ttl_s, self._owner = f"{key_prefix}:" if key_prefix else "", ttl, owner

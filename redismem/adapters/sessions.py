@@ -58,6 +58,12 @@ def escape_id(text: str) -> str:
     return text.replace("%", "%25").replace(":", "%3A")
 
 
+def check_prefix(key_prefix: str) -> None:
+    """Refuse a prefix that is not a string. Raises InvalidSessionId."""
+    if not isinstance(key_prefix, str):
+        raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
+
+
 def join_id(prefix: str, session_id: str, source: str | None = None) -> str:
     """Return the id of the redismem session behind a framework's session: `<prefix>:<session_id>`.
 
@@ -68,8 +74,7 @@ def join_id(prefix: str, session_id: str, source: str | None = None) -> str:
         InvalidSessionId: The framework's id is empty or not a string, so all such sessions would be one. Or the prefix
             is not a string: without one, all tenants would share their sessions.
     """
-    if not isinstance(prefix, str):
-        raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
+    check_prefix(prefix)
     if not isinstance(session_id, str) or not session_id.strip():
         raise InvalidSessionId("the session id is empty or not a string: give each conversation an id of its own")
     escaped = escape_id(session_id) + ("" if source is None else f"%2F{escape_id(source)}")

@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Self
 
-from redismem import CorruptSession, InvalidSessionId, InvalidSettings, RedismemError
-from redismem.adapters.sessions import check_memory, check_owner, escape_id, resolve_owner, split_id
+from redismem import CorruptSession, InvalidSettings, RedismemError
+from redismem.adapters.sessions import check_memory, check_owner, check_prefix, escape_id, resolve_owner, split_id
 from redismem.blocking import Memory, Record
 from redismem.record import Change, RecordEntry, Retention
 from redismem.record.pages import all_listed
@@ -81,8 +81,7 @@ class Storage(_Storage):
             InvalidSessionId: `key_prefix` is not a string, or the owner is invalid.
             InvalidSettings: URL or memory is invalid, or both are given.
         """
-        if not isinstance(key_prefix, str):
-            raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
+        check_prefix(key_prefix)
         self._retention = Retention("strands", keep_last, max_age)
         if memory is not None:
             check_memory(memory, Memory)

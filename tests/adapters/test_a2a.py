@@ -345,6 +345,7 @@ async def test_invalid_arguments_and_outages_are_refused(proxy: Proxy, namespace
         wrong: list[tuple[dict[str, Any], type[Exception]]] = [
             ({"ttl": 0}, InvalidRecord),
             ({"key_prefix": None}, InvalidSessionId),
+            ({"key_prefix": "a2a-push"}, InvalidSessionId),
         ]
         for options, error in wrong:
             with pytest.raises(error):

@@ -50,7 +50,7 @@ class TaskEventStream(Places, cluster.TaskEventStream):
             poll_s: The seconds between two looks for new events, 0.001 to 3,600.
 
         Raises:
-            InvalidSessionId: `key_prefix` is not a string.
+            InvalidSessionId: `key_prefix` is not a string, or ends in `-push`.
             InvalidSettings: URL, memory or client is invalid, or more than one of them is given. Or `poll_s` is out of
                 range.
         """

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Self
 
 from redismem import InvalidSessionId, Memory
-from redismem.adapters.sessions import Opened, quote_part, unquote_part
+from redismem.adapters.sessions import Opened, check_prefix, quote_part, unquote_part
 from redismem.record import Record, RecordEntry
 from redismem.record.pages import all_listed
 from redismem.settings.extras import from_extra
@@ -22,6 +22,7 @@ TASK, SUMMARY, VERSION, EVENT = b"task", b"summary", b"version", b"e:"
 Events are members too.
 """
 _PAGE_COUNT = 1_000
+_PUSH = "-push"
 
 
 class Places(Opened):
@@ -50,11 +51,12 @@ class Places(Opened):
 
         Raises:
             InvalidRecord: `ttl` is out of range.
-            InvalidSessionId: `key_prefix` is not a string.
+            InvalidSessionId: `key_prefix` is not a string, or ends in `-push`.
             InvalidSettings: URL, memory or client is invalid, or more than one of them is given.
         """
-        if not isinstance(key_prefix, str):
-            raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
+        check_prefix(key_prefix)
+        if key_prefix.endswith(_PUSH):
+            raise InvalidSessionId(f"key_prefix ends in {_PUSH}, as the push configs of another prefix do")
         super().__init__(url, memory, redis_client)
         self._prefix, self._ttl_s, self._owner_resolver = key_prefix, ttl, owner_resolver or resolve_user_scope
         try:
@@ -79,7 +81,7 @@ class Places(Opened):
 
     def push(self, task_id: str, owner: str) -> Record:
         """Return the record of the push notification configs of an owner for a task."""
-        return self._record(f"{self._prefix}-push", task_id, owner)
+        return self._record(f"{self._prefix}{_PUSH}", task_id, owner)
 
     def at(self, entry: RecordEntry) -> Record:
         """Return the record of an entry of a list."""
@@ -95,7 +97,7 @@ class Places(Opened):
 
     async def entries_of(self, task_id: str, *, push: bool) -> list[RecordEntry]:
         """Return the records of a task, or of its push notification configs, of all owners."""
-        beginning = f"{self._prefix}{'-push' if push else ''}:{quote_part(task_id)}/"
+        beginning = f"{self._prefix}{_PUSH if push else ''}:{quote_part(task_id)}/"
         found = [entry async for entry in self._entries(beginning, None)]
         return [entry for entry in found if _is_quoted(entry.id[len(beginning) :])]
 

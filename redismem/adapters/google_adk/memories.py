@@ -17,8 +17,8 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions.session import Session as AdkSession
 from google.genai import types
 
-from redismem import Conflict, InvalidSessionId, Memory, Message, NotInWindow, Session, SessionNotFound
-from redismem.adapters.sessions import Closes, Opened, in_order, make_policy, quote_part, read_or_begin
+from redismem import Conflict, Memory, Message, NotInWindow, Session, SessionNotFound
+from redismem.adapters.sessions import Closes, Opened, check_prefix, in_order, make_policy, quote_part, read_or_begin
 from redismem.record.pages import all_listed
 from redismem.text.stems import stems
 
@@ -70,8 +70,7 @@ class MemoryService(Closes, BaseMemoryService):
             InvalidSettings: URL, memory, client or ttl is invalid, or more than one of the first three is given.
             ValueError: `limit` is not a positive integer.
         """
-        if not isinstance(key_prefix, str):
-            raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
+        check_prefix(key_prefix)
         if type(limit) is not int or limit < 1:
             raise ValueError("limit must be an integer, 1 or more")
         self._prefix, self._limit = f"{key_prefix}:" if key_prefix else "", limit

@@ -15,12 +15,12 @@ from google.adk.events.event_actions import EventActions
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 from google.adk.sessions.session import Session
 
-from redismem import InvalidSessionId, Memory, RecordConflict
+from redismem import Memory, RecordConflict
 from redismem.adapters.google_adk.appends import Appends, write_app, write_session
 from redismem.adapters.google_adk.layout import encode_update, make_session, split_state
 from redismem.adapters.google_adk.places import Places
 from redismem.adapters.google_adk.reading import read_events, read_session, read_state
-from redismem.adapters.sessions import Closes, Opened
+from redismem.adapters.sessions import Closes, Opened, check_prefix
 from redismem.record import Retention
 
 
@@ -68,8 +68,7 @@ class SessionService(Closes, BaseSessionService):
             InvalidSessionId: `key_prefix` is not a string.
             InvalidSettings: URL, memory or client is invalid, or more than one of them is given.
         """
-        if not isinstance(key_prefix, str):
-            raise InvalidSessionId("key_prefix is not a string: give the tenant's own, or an empty string for none")
+        check_prefix(key_prefix)
         retention = Retention("google-adk", keep_last, max_age)
         self._opened = Opened(url, memory, redis_client)
         self._places = Places(self._opened, f"{key_prefix}:" if key_prefix else "", ttl, retention)
