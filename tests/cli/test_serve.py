@@ -122,8 +122,7 @@ def test_an_embedded_store_is_summarised_by_the_server_itself_and_settings_reach
                 assert client.post("/api/chat", json={"session_id": "s", "message": "anyone?"}).status_code == 200
                 messages = [{"role": "user", "content": f"{number}"} for number in range(12)]
                 assert client.post("/v1/sessions/long/messages", json=messages).status_code == 201
-                while not client.get("/v1/sessions/long/context").json()["summaries"]:
-                    pass  # each poll is a request that waits for its answer
+                wait_until(lambda: client.get("/v1/sessions/long/context").json()["summaries"], "it is summarised")
             running.send_signal(signal.SIGTERM)
             assert wait_for_exit(running).code == 0
         (_, turn) = provider.bodies[0]["messages"]

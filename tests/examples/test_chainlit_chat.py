@@ -67,11 +67,11 @@ async def test_a_thread_goes_on_in_another_server_and_nobody_else_sees_it(places
         port = free_port()
         with start_example(NAME, places, "--headless", "--port", str(port), **secret) as running:
             url = f"http://127.0.0.1:{port}"
-            await until(partial(answers, url), START_S, 0.1)
+            await until(partial(answers, url), START_S)
             with contextlib.closing(log_in(url, "ann")) as ann, contextlib.closing(log_in(url, "bob")) as bob:
                 thread_id = threads[0]["id"] if threads else None
                 assert await say(ann, text, thread_id) == f"This thread has {thread_words} words of yours."
-                await until(partial(list_threads, ann), START_S, 0.1)
+                await until(partial(list_threads, ann), START_S)
                 threads = list_threads(ann)
                 assert len(threads) == 1
                 assert list_threads(bob) == []

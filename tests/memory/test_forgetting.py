@@ -218,7 +218,8 @@ def words_of_log(folder: Path) -> set[str]:
 
 @pytest.fixture
 async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    options = ("--aof-use-rdb-preamble", "no", "--rdbcompression", "no")
+    # A write is in the file before it is acknowledged, also while an fsync is under way.
+    options = ("--aof-use-rdb-preamble", "no", "--rdbcompression", "no", "--appendfsync", "no")
     server = RedisServer(tmp_path, aof=True, options=options).start()
     yield Town(server)
     server.stop()

@@ -64,7 +64,7 @@ class Deposed:
             return await self._outcome() == "NOREPLICAS"
 
         with self._impatient():
-            refused = asyncio.ensure_future(until(is_refused, every_s=0.02))
+            refused = asyncio.ensure_future(until(is_refused))
             while not refused.done():
                 assert not await self._is_confirmed()
             await refused

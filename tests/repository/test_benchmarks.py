@@ -6,7 +6,6 @@ Every run has two of them; that the others fit the package, mypy sees.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -15,26 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.benchmark_runs import run_benchmark as run
 from support.claims import printed_by
 
 from benchmarks.compare import verdict
 
 ROOT = Path(__file__).parents[2]
-
-
-def run(*words: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("REDISMEM_")}
-    done = subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=580,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
 
 
 @pytest.mark.nightly

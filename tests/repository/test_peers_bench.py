@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.benchmark_runs import run_benchmark
 from support.claims import printed_by
 
 from benchmarks import chart
@@ -22,20 +20,10 @@ AROUND = ("machine", "server", "python", "versions", "command", "cores", "load")
 
 
 def run(*words: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("REDISMEM_")}
-    done = subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=580,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    printed = run_benchmark(*words)
     for what in AROUND:
-        assert re.search(rf"^{what} +\S", done.stdout, re.MULTILINE)
-    return done.stdout
+        assert re.search(rf"^{what} +\S", printed, re.MULTILINE)
+    return printed
 
 
 @pytest.fixture

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from support.benchmark_runs import run_benchmark as run
 
 from benchmarks import curves
 from benchmarks.mechanisms import floor_off, rules_off
@@ -22,14 +20,6 @@ from redismem.text import sentences
 
 ROOT = Path(__file__).parents[2]
 FIGURE = r"[01]\.\d{3}"
-
-
-def run(*words: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("REDISMEM_")}
-    command = [sys.executable, "-m", *words]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=580)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
 
 
 @pytest.mark.nightly

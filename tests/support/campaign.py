@@ -226,7 +226,7 @@ class Ledger:
             found = [append.session_id for append in self.appends_since(begun_s, names)]
             return all(found.count(name) >= count for name in names)
 
-        await until(reached, 120, every_s=0.05)
+        await until(reached, 120)
 
     def end(self) -> None:
         """Stop each writer after its current append."""

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from redismem import Session, StoreUnavailable
-from support.waiting import SOON_S, START_S
+from support.waiting import SOON_S, START_S, pauses_s
 
 CANARY = "canary-5d1f"
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def silent_logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert CANARY not in formatted
 
 
-async def until(condition: Callable[[], Any], deadline_s: float = SOON_S, every_s: float = 0.005) -> Any:
+async def until(condition: Callable[[], Any], deadline_s: float = SOON_S) -> Any:
     """Poll the condition until it is true, and return its value. The condition may return an awaitable.
 
     A wait for a lease, a tick or a failover names a deadline that follows from it, times `PACE`.
@@ -80,13 +80,14 @@ async def until(condition: Callable[[], Any], deadline_s: float = SOON_S, every_
     Raises:
         TimeoutError: It was false until the deadline.
     """
+    pauses = pauses_s()
     async with asyncio.timeout(deadline_s):
         while True:
             value = condition()
             value = await value if inspect.isawaitable(value) else value
             if value:
                 return value
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(next(pauses))
 
 
 async def insist(call: Callable[[], Awaitable[T]]) -> T:

@@ -141,6 +141,10 @@ async def serve_chat(memory: Memory, provider: ProviderServer | None, **given: A
         yield http
 
 
+Servers = tuple[RunningService, RunningService]
+"""Two servers on one Redis."""
+
+
 def message_rows(messages: Any) -> list[tuple[str, str, Any]]:
     """Return role, text and reason of incompleteness of each message."""
     return [(each.role, each.content, each.metadata.get("incomplete")) for each in messages]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 import redis
 
-from support.waiting import START_S
+from support.waiting import START_S, pauses_s
 
 
 def free_port() -> int:
@@ -119,7 +119,7 @@ class RedisServer:
         """Wait until the server answers and has loaded its data."""
         until = time.monotonic() + deadline_s
         with redis.Redis(self.host.address, self.port, password=self.password, protocol=2, **self.tls) as client:
-            while True:
+            for pause_s in pauses_s():
                 try:
                     client.ping()
                     return
@@ -127,7 +127,7 @@ class RedisServer:
                     assert self._running is not None
                     assert self._running.poll() is None, (self.folder / "redis.log").read_text()[-2000:]
                     assert time.monotonic() < until, "redis-server did not answer in time"
-                    time.sleep(0.005)  # between two polls of a condition that has a deadline
+                    time.sleep(pause_s)  # between two polls of a condition that has a deadline
 
     def say(self, *words: Any) -> Any:
         """Return the raw reply of the server to this command."""

@@ -26,8 +26,8 @@ def create_server(memory: Memory) -> MCPServer[Any]:
     async def walk(ctx: Context[Any, Any], count: int) -> str:
         for step in range(count):
             await ctx.report_progress(step)
-        while not (more := (await memory.session("go").read()).total_messages):
-            pass  # each poll waits for its answer
+        while not (more := (await memory.session("go").read()).total_messages):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)  # another process appends
         for step in range(count, count + more):
             await ctx.report_progress(step)
         return "arrived"

@@ -158,7 +158,7 @@ class Campaign:
             return [key for key, line in lines.items() for seen in line.split(b",") if int(seen[9:-3] or 0) > now_s - 6]
 
         with contextlib.suppress(TimeoutError):
-            await until(lambda: not held(), 10 * PACE, every_s=0.1)
+            await until(lambda: not held(), 10 * PACE)
         return [f"places in {key!r}" for key in held()]
 
     def _end(self) -> None:

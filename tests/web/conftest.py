@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
 import fastapi.openapi.utils
 import pytest
-from support.http_service import RunningService, serve_memory
+from support.http_service import RunningService, Servers, serve_chat, serve_memory
 from support.provider_server import ProviderServer
 
 import redismem.web.openapi
@@ -53,3 +54,16 @@ def provider() -> Iterator[ProviderServer]:
     """A model's provider that streams."""
     with ProviderServer() as running:
         yield running
+
+
+@pytest.fixture
+async def servers(redis_server: Any, namespace: str, provider: ProviderServer) -> AsyncIterator[Servers]:
+    """Two servers on one Redis, whose chats ask the same provider."""
+    connect = partial(Memory.connect, redis_server.url, namespace=namespace)
+    async with (
+        connect() as one,
+        connect() as two,
+        serve_chat(one, provider) as first,
+        serve_chat(two, provider) as second,
+    ):
+        yield first, second

@@ -21,7 +21,6 @@ from redismem import Memory, Settings
 from redismem.store.depths import depths_of
 
 WORKERS, SESSIONS, OUTAGE_S = (3, 50, 21) if EVERYTHING else (2, 20, 4)
-PACE_S = 0.03  # between two turns: the workers are to have the cores
 PATIENT = Settings(reply_timeout_s=10, deadline_s=60)
 pytestmark = pytest.mark.timeout(600)
 
@@ -98,7 +97,7 @@ class Turns:
             await self.one()
             return time.monotonic() > end_s and len(provider.asked) >= count
 
-        await until(over, seconds + 120, PACE_S)
+        await until(over, seconds + 120)
 
     async def waiting_count(self) -> int:
         """Count the sessions that wait for a summary; one that a worker tries at the moment is leased."""
@@ -118,16 +117,16 @@ async def down_for_a_while(turns: Turns, provider: ProviderServer, pods: Pods) -
     """Count requests during an outage in which one process is killed, and time the recovery."""
     for session in turns.sessions:
         await session.append(*map(chat_message, range(11)))
-    await until(turns.settled, 120, PACE_S)
+    await until(turns.settled, 120)
     await until(partial(pods.are_started, WORKERS))
     provider.mode, asked_before = "503", len(provider.asked)
     await turns.until_asked(provider, asked_before + 1, OUTAGE_S / 2)
     pods.kill_one()
     await turns.until_asked(provider, asked_before + 2, OUTAGE_S / 2)
     asked_count = len(provider.asked) - asked_before
-    await until(turns.all_wait, 120, PACE_S)
+    await until(turns.all_wait, 120)
     provider.mode, over_s = "ok", time.monotonic()
-    await until(turns.settled, 120, PACE_S)
+    await until(turns.settled, 120)
     return asked_count, time.monotonic() - over_s
 
 
@@ -185,9 +184,9 @@ async def test_an_outage_longer_than_the_setting_with_several_processes(
             async def by_the_model() -> bool:
                 return all("some-model" in found for found in await models())
 
-            await until(written_instead, 120, PACE_S)
+            await until(written_instead, 120)
             provider.mode = "ok"
-            await until(by_the_model, 120, PACE_S)
+            await until(by_the_model, 120)
         assert pods.stop() == [0] * WORKERS
     finally:
         pods.close()

@@ -4,37 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 import httpx
-import pytest
 from support.checks import until
-from support.http_service import RunningService, serve_chat
+from support.http_service import Servers
 from support.provider_answers import PIECES, TEXT
 from support.provider_server import ProviderServer as Provider
 
-from redismem import Memory
-
-Servers = tuple[RunningService, RunningService]
 USER = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Where is my parcel?"}]}
 UI = {"id": "s", "trigger": "submit-message", "messages": [USER]}
 RUN = {"threadId": "s", "runId": "r1", "messages": [{"id": "m", "role": "user", "content": "Where is my parcel?"}]}
 CREATE = {"model": "any", "conversation": "s", "input": "Where is my parcel?"}
-
-
-@pytest.fixture
-async def servers(redis_server: Any, namespace: str, provider: Provider) -> AsyncIterator[Servers]:
-    """Two servers on one Redis, whose chats ask the same provider."""
-    connect = partial(Memory.connect, redis_server.url, namespace=namespace)
-    async with (
-        connect() as one,
-        connect() as two,
-        serve_chat(one, provider) as first,
-        serve_chat(two, provider) as second,
-    ):
-        yield first, second
 
 
 def documents(answer: httpx.Response) -> list[Any]:

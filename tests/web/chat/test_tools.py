@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any
 
 import pytest
 from support.http_service import (
     RunningService,
+    Servers,
     StreamEvent,
     joined_text,
     notice_codes,
@@ -39,20 +38,6 @@ ASKED = {"session_id": "s", "message": "Where is O-1?", **TOOLS}
 CALLS = call_message(("c1", "find_order", {"id": "O-1"}), ("c2", "find_order", {"id": "ü"}), content="Let me look.")
 RESULTS = [{"tool_call_id": "c1", "content": "sent"}, {"tool_call_id": "c2", "content": "lost"}]
 GOES_ON = {"session_id": "s", "tool_results": RESULTS, **TOOLS}
-Servers = tuple[RunningService, RunningService]
-
-
-@pytest.fixture
-async def servers(redis_server: Any, namespace: str, provider: Provider) -> AsyncIterator[Servers]:
-    """Two servers on one Redis, whose chats ask the same provider."""
-    connect = partial(Memory.connect, redis_server.url, namespace=namespace)
-    async with (
-        connect() as one,
-        connect() as two,
-        serve_chat(one, provider) as first,
-        serve_chat(two, provider) as second,
-    ):
-        yield first, second
 
 
 def key(name: str) -> dict[str, str]:
