@@ -66,7 +66,8 @@ async def bench(
     what the process can do when turns come one by one. Each is timed from the moment at which it was due, so a stall
     shows in all turns that it delays. At last the figures size a deployment.
 
-    Client CPU includes the load generator. Redis' CPU is that of the whole server: run it while nothing else uses it.
+    Client CPU includes the load generator, and `core` is what this process got of one. If latencies are high and it is
+    not, something else used the machine. Redis' CPU is that of the whole server: run it while nothing else uses it.
     The settings are those of the environment. All is written to a namespace of its own and removed at the end, and
     takes at most half of the memory that Redis has left. After a kill, it expires within ten minutes.
 
@@ -180,6 +181,7 @@ def _open(offered: Open) -> dict[str, Any]:
     return {
         "offered_per_s": round(offered.offered_per_s, 1),
         **dict(zip(names, cuts, strict=True)),
+        "core": round(offered.core_share(), 2),
         "failures": dict(offered.failures),
     }
 
@@ -240,7 +242,7 @@ def _print(around: dict[str, str], figures: dict[str, Any], missing: str | None)
         out.print(f"not compared with redis-py by hand: {missing}", markup=False)
     out.print("\nTurns that are due at random moments, each timed from then", style="bold")
     names = [f"p{share * 100:g}" for share in _PERCENTILES]
-    print_rows(("turns/s", *names, "failed"), [_open_cells(row, names) for row in figures["open_loop"]])
+    print_rows(("turns/s", *names, "core", "failed"), [_open_cells(row, names) for row in figures["open_loop"]])
     _print_sizing(figures["sizing"])
 
 
@@ -265,7 +267,7 @@ def _print_sizing(sizing: dict[str, Any]) -> None:
 def _open_cells(row: dict[str, Any], names: list[str]) -> list[str]:
     failures = ", ".join(f"{count:,} {error}" for error, count in row["failures"].items())
     cells = (_cell(row[f"{name}_ms"], ".1f", " ms") for name in names)
-    return [_cell(row["offered_per_s"], ",.0f"), *cells, failures or "0"]
+    return [_cell(row["offered_per_s"], ",.0f"), *cells, f"{row['core']:.0%}", failures or "0"]
 
 
 def _cell(value: float | None, form: str, unit: str = "") -> str:

@@ -40,8 +40,13 @@ class Open:
     """The time of each turn that was answered, from the moment at which it was due."""
     failures: Counter[str] = field(default_factory=Counter)
     """The number of turns that failed, by the name of the error."""
+    seconds: float = 0.0
     client_s: float = 0.0
     """The CPU seconds of this process."""
+
+    def core_share(self) -> float:
+        """Return the share of a core that this process used."""
+        return self.client_s / self.seconds if self.seconds else 0.0
 
     def possible_per_s(self) -> float:
         """Return the turns per second that would take all of a core; infinity if no turn was due."""
@@ -96,7 +101,7 @@ async def open_loop(turn: MakeTurn, per_s: float, seconds: float) -> Open:
             number += 1
         if tasks:
             await asyncio.wait(tasks)
-        offered.client_s = time.process_time() - begun_cpu_s
+        offered.seconds, offered.client_s = time.monotonic() - begun_s, time.process_time() - begun_cpu_s
     finally:
         for task in tasks:
             task.cancel()

@@ -58,6 +58,7 @@ def test_each_figure_is_measured_and_nothing_is_left(
     assert found["ratio"] > 0
     assert [len(row["failures"]) for row in found["open_loop"]] == [0, 0]
     assert all(row["p50_ms"] <= row["p99_ms"] <= row["p99.9_ms"] for row in found["open_loop"])
+    assert all(0 < row["core"] <= 1.5 for row in found["open_loop"])
     assert found["session_bytes"] > 2 * 160
     assert found["sizing"]["processes"] >= 1
     assert max(counts) < 3 * 2 * 8, "of both sides: the current sessions, and some that are being removed"
