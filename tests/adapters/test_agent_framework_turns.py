@@ -93,7 +93,7 @@ async def test_what_a_run_saves_after_it_lost_its_turn_is_refused(histories: lis
         async with histories[0].turn("42", ASK, id="1"):
             assert await texts(histories[0]) == []
             assert await texts(histories[1]) == [ASK]
-            await histories[1]._sessions.open("42").clear()
+            await histories[1]._opened.open("42").clear()
             await histories[0].save_messages("42", [Message("user", [ASK]), Message("assistant", ["late"])])
 
     with pytest.raises(TurnLost):

@@ -40,8 +40,8 @@ MAKERS: list[Callable[[Memory, str, str], str]] = [
     of_a_run,
     lambda memory, prefix, id: ChatMessageHistory(id, memory, key_prefix=prefix)._session.id,
     lambda memory, prefix, id: ChatStore(memory=memory, key_prefix=prefix)._sessions.open(id).id,
-    lambda memory, prefix, id: HistoryProvider(memory=memory, key_prefix=prefix)._sessions.open(id).id,
-    lambda memory, prefix, id: SessionStore(memory=memory, key_prefix=prefix)._stored.open(id).id,
+    lambda memory, prefix, id: HistoryProvider(memory=memory, key_prefix=prefix)._opened.open(id).id,
+    lambda memory, prefix, id: SessionStore(memory=memory, key_prefix=prefix)._opened.open(id).id,
     lambda memory, prefix, id: ConversationStore(memory=memory, key_prefix=prefix)._open(id).id,
     lambda memory, prefix, id: RedismemSaver(memory, key_prefix=prefix)._threads(memory).record(id).id,
 ]
@@ -85,7 +85,7 @@ async def test_histories_of_two_sources_of_an_agent_are_apart() -> None:
     async with Memory.connect("memory://") as memory:
 
         def make(prefix: str, id: str, source: str) -> str:
-            return HistoryProvider(memory=memory, key_prefix=prefix, source_id=source)._sessions.open(id).id
+            return HistoryProvider(memory=memory, key_prefix=prefix, source_id=source)._opened.open(id).id
 
         check_distinct(make, ((prefix, *rest) for prefix, text in cuts("a:b%2Faudit:c") for rest in cuts(text)))
         sources = ["redismem", "audit", "", "%2Faudit"]

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import agent_framework as framework
 from agent_framework import AgentSession, SessionContext, SupportsAgentRun
@@ -18,6 +18,7 @@ from redismem.adapters.agent_framework.repair import repair
 from redismem.adapters.repairs import say_repaired
 from redismem.adapters.runs import begin_run, run_of
 from redismem.adapters.sessions import (
+    Closes,
     Sessions,
     decode_in_slices,
     in_order,
@@ -31,7 +32,7 @@ _PARAM = "agent_session"
 """The param with a snapshot of an AgentSession."""
 
 
-class HistoryProvider(framework.HistoryProvider):
+class HistoryProvider(Closes, framework.HistoryProvider):
     """A history provider, in place of `InMemoryHistoryProvider`, `FileHistoryProvider` or `RedisHistoryProvider`.
 
     >>> agent = Agent(client, context_providers=[HistoryProvider("redis://127.0.0.1:6379/0")])
@@ -39,6 +40,7 @@ class HistoryProvider(framework.HistoryProvider):
     Each session of the framework is one session of redismem. Any number of processes may share it.
     """
 
+    _opened: Sessions
     DEFAULT_SOURCE_ID: ClassVar[str] = "redismem"
     """The name of this provider in an agent, unless `source_id` gives another."""
 
@@ -98,19 +100,7 @@ class HistoryProvider(framework.HistoryProvider):
         self.skip_excluded = skip_excluded
         self._summarise = summarise
         source = None if source_id == HistoryProvider.DEFAULT_SOURCE_ID else source_id
-        self._sessions = Sessions(
-            url, memory, redis_client, key_prefix, make_policy(ttl, summarise, zone), owner, source
-        )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connection, unless another store uses it. A memory or a client of the caller stays open."""
-        await self._sessions.aclose()
+        self._opened = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise, zone), owner, source)
 
     async def before_run(
         self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
@@ -125,11 +115,11 @@ class HistoryProvider(framework.HistoryProvider):
         Also raises the errors of `get_messages`.
         """
         if self.store_inputs and context.input_messages:
-            self._sessions.open(context.session_id or "").check(*map(self._encode, context.input_messages))
+            self._opened.open(context.session_id or "").check(*map(self._encode, context.input_messages))
         await super().before_run(agent=agent, session=session, context=context, state=state)
         loaded = context.context_messages.get(self.source_id)
         if loaded and context.input_messages and (repaired := repair(loaded, context.input_messages)):
-            say_repaired(self._sessions.open(context.session_id or ""))
+            say_repaired(self._opened.open(context.session_id or ""))
             context.context_messages[self.source_id] = repaired
 
     async def get_messages(
@@ -143,8 +133,8 @@ class HistoryProvider(framework.HistoryProvider):
             StoreUnavailable: Redis does not answer.
         """
         del state, kwargs
-        session = self._sessions.open(session_id or "")
-        context = await read_or_begin(session, partial(session.read, renew=self._sessions.renew))
+        session = self._opened.open(session_id or "")
+        context = await read_or_begin(session, partial(session.read, renew=self._opened.renew))
         run = run_of(session)
         stored = in_order(context) if run is None else run.hide(in_order(context))
         messages = await _decode(session, stored)
@@ -176,7 +166,7 @@ class HistoryProvider(framework.HistoryProvider):
         Also raises the errors of `get_messages`.
         """
         del state, kwargs
-        session = self._sessions.open(session_id or "")
+        session = self._opened.open(session_id or "")
         run = run_of(session)
         if run is not None:
             messages = messages[run.count_stored(_identify_slice(messages)) :]
@@ -224,7 +214,7 @@ class HistoryProvider(framework.HistoryProvider):
         messages = [ChatMessage("user", [each]) if isinstance(each, str) else each for each in listed]
         question = [self._encode(each) for each in messages]
         async with begin_run(
-            self._sessions.open(session_id), question, _identify_slice(messages), id=id, **options
+            self._opened.open(session_id), question, _identify_slice(messages), id=id, **options
         ) as turn:
             yield turn
 
@@ -303,7 +293,7 @@ with warnings.catch_warnings():
         pass
 
 
-class SessionStore(_ExperimentalStore):
+class SessionStore(Closes, _ExperimentalStore):
     """A session store, in place of the framework's `SessionStore` and `FileSessionStore`, which are experimental.
 
     The last writer wins. A snapshot is one value of at most `max_value_bytes`, so keep the messages in a
@@ -312,6 +302,8 @@ class SessionStore(_ExperimentalStore):
     Every method may raise ValueError if the id is empty, InvalidSessionId if it cannot be a session id, and
     StoreUnavailable.
     """
+
+    _opened: Sessions
 
     def __init__(
         self,
@@ -325,17 +317,7 @@ class SessionStore(_ExperimentalStore):
     ) -> None:
         """Make a store. It connects on first use. For arguments and errors see `HistoryProvider`."""
         super().__init__()
-        self._stored = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise=False), owner)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connection, unless another store uses it. A memory or a client of the caller stays open."""
-        await self._stored.aclose()
+        self._opened = Sessions(url, memory, redis_client, key_prefix, make_policy(ttl, summarise=False), owner)
 
     async def get(self, session_id: str) -> AgentSession | None:
         """Return the stored session; `None` if there is none.
@@ -344,7 +326,7 @@ class SessionStore(_ExperimentalStore):
             InvalidState: The stored value is no session of the framework.
         """
         session = self._open(session_id)
-        state = await read_or_begin(session, partial(session.state, renew=self._stored.renew))
+        state = await read_or_begin(session, partial(session.state, renew=self._opened.renew))
         snapshot = state.params.get(_PARAM)
         if snapshot is None:
             await refuse_unseen(session, state)
@@ -379,4 +361,4 @@ class SessionStore(_ExperimentalStore):
 
     def _open(self, session_id: str) -> Session:
         self.validate_session_id(session_id)
-        return self._stored.open(session_id)
+        return self._opened.open(session_id)
