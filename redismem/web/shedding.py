@@ -15,7 +15,7 @@ from redismem.web.http.static import is_page
 from redismem.web.metrics.prometheus import route_of
 from redismem.web.service import Service
 
-_AT_ONCE = ("/stop", "/clear", "/forget")
+_AT_ONCE = ("/stop", "/cancel", "/clear", "/forget")
 
 
 def _answer(retry_after_s: int) -> Answer:
@@ -45,7 +45,8 @@ def request_queue(service: Service) -> RequestQueue:
 def priority_of(scope: Any) -> Priority:
     """Return the priority of a request: stops, removals, probes and operators come first, then what ends a turn."""
     method, path = scope["method"], _path(scope)
-    if method == "DELETE" or (method == "POST" and path.endswith(_AT_ONCE)):
+    # A browser asks by OPTIONS before a stop or a removal.
+    if method in ("DELETE", "OPTIONS") or (method == "POST" and path.endswith(_AT_ONCE)):
         return Priority.AT_ONCE
     if needed_scope(method, path) in (None, "admin") or is_page(path):
         return Priority.AT_ONCE

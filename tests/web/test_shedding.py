@@ -50,6 +50,7 @@ async def test_an_overloaded_server_refuses_new_work_and_never_a_reply_a_stop_or
     for method, path, body in served:
         answer = await http.ask(method, path, json=body)
         assert answer.is_success, (path, answer.text)
+    assert (await http.ask("POST", "/openai/responses/unknown/cancel")).status_code == 404
 
 
 async def test_a_page_of_an_allowed_origin_can_read_refusals_and_answers(memory: Memory) -> None:
@@ -59,8 +60,10 @@ async def test_a_page_of_an_allowed_origin_can_read_refusals_and_answers(memory:
             ("GET", "/v1/sessions/s", ORIGIN, 503, ORIGIN),
             ("GET", "/v1/sessions/s", "https://other.example", 503, None),
             ("POST", "/v1/sessions/s/messages", ORIGIN, 201, ORIGIN),
+            ("OPTIONS", "/v1/sessions/s/turns/current/stop", ORIGIN, 204, ORIGIN),
         ):
-            answer = await http.ask(method, path, headers={"Origin": origin}, json=messages)
+            headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+            answer = await http.ask(method, path, headers=headers, json=messages)
             assert answer.status_code == status
             assert answer.headers.get("access-control-allow-origin") == allowed
 

@@ -105,20 +105,35 @@ class LimitedProtocol(HttpToolsProtocol):
         self._head_bytes -= len(body)
         super().on_body(body)
 
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        cycle = self.cycle
+        cycle.more_body = False  # uvicorn leaves it if the request was answered before
+        if cycle.response_complete and not cycle.keep_alive and not self.transport.is_closing():
+            self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse bytes that are not HTTP, and close; only close if the client would read another answer in this."""
+        cycle = self.cycle
+        is_next = cycle is None or (cycle.response_complete and not cycle.more_body)
+        is_body = cycle is not None and cycle.more_body and not cycle.response_started
+        if not self.pipeline and (is_next or is_body):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         """Let the queue begin a request by its priority, or refuse it."""
+        if self.transport.is_closing():  # the request before this one was the last
+            return
         begin, queue, scope = partial(super()._start_asgi_task, cycle, app), self.queue, cycle.scope
         priority = Priority.AT_ONCE if queue is None else queue.priority_of(scope)
         if queue is None or priority is Priority.AT_ONCE:
             begin()
-        elif not queue.is_full(priority) or not self._refuse_whole(queue, cycle):
+        elif queue.is_full(priority) and self._can_send_whole(scope):
+            self._send_whole(scope, *queue.refuse(scope))
+        else:
             queue.begin(self.loop, priority, scope, begin)
-
-    def _refuse_whole(self, queue: RequestQueue, cycle: Any) -> bool:
-        """Refuse a request. False means that its answer cannot be sent at once."""
-        if cycle.waiting_for_100_continue:
-            cycle.keep_alive = False  # the client may leave out the body, so where its next request begins is unknown
-        return self._send_whole(cycle.scope, *queue.refuse(cycle.scope))
 
     def on_response_complete(self) -> None:
         if self.pipeline or self.transport.is_closing():
@@ -161,20 +176,29 @@ class LimitedProtocol(HttpToolsProtocol):
         cycle.message_event.clear()
         return body
 
+    def _can_send_whole(self, scope: Any) -> bool:
+        cycle = self.cycle
+        is_latest = cycle.scope is scope and not cycle.response_started and not cycle.disconnected
+        return is_latest and not self.flow.write_paused
+
     def _send_whole(self, scope: Any, status: int, lines: bytes, body: bytes) -> bool:
         """Send the response to the request of this scope. False means that nothing was sent: use ASGI events instead.
 
         `lines` are the headers, each with its line end, and include the length of the body.
         """
-        cycle = self.cycle
-        is_latest = cycle.scope is scope and not cycle.response_started and not cycle.disconnected
-        if not is_latest or self.flow.write_paused:
+        if not self._can_send_whole(scope):
             return False
+        cycle = self.cycle
+        if cycle.waiting_for_100_continue:
+            cycle.keep_alive = False  # the client may leave out the body, so where its next request begins is unknown
         closing = b"" if cycle.keep_alive else b"connection: close\r\n"
         cycle.response_started = cycle.response_complete = True
         cycle.message_event.set()
+        if scope["method"] == "HEAD":
+            body = b""
         self.transport.write(b"%s%s%s\r\n%s" % (STATUS_LINE[status], lines, closing, body))
-        if closing:
+        # With unread bytes of a body the kernel would reset the connection, and the client lose its answer.
+        if closing and (cycle.waiting_for_100_continue or not cycle.more_body):
             self.transport.close()
         cycle.on_response()
         return True

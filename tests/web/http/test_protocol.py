@@ -81,6 +81,38 @@ async def test_a_whole_response_is_one_write_and_the_next_request_is_served() ->
     assert protocol.server_state.total_requests == 2
 
 
+async def test_a_response_to_head_has_no_body() -> None:
+    protocol = Protocol(answer_whole)
+    await protocol.ask(REQUEST.replace(b"GET", b"HEAD"))
+    assert protocol.wire.sent == [ANSWER.removesuffix(b"ok")]
+
+
+@pytest.mark.parametrize(
+    ("ahead", "is_told"),
+    [
+        (REQUEST, True),
+        (b"POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n", True),
+        (REQUEST[:-2] + b"x-slow: 1\r\n\r\n", False),
+        (REQUEST[:-2] + b"x-slow: 1\r\n\r\n" + REQUEST[:-2] + b"transfer-encoding: chunked\r\n\r\n", False),
+    ],
+    ids=["the next request", "a body", "behind a request under way", "a body behind a request under way"],
+)
+async def test_bytes_that_are_not_http_are_never_the_answer_to_another_request(ahead: bytes, is_told: bool) -> None:
+    async def answer(scope: Any, send: Any) -> None:
+        headers = dict(scope["headers"])
+        if not {b"x-slow", b"transfer-encoding"} & headers.keys():
+            await answer_whole(scope, send)
+
+    protocol = Protocol(answer)
+    protocol.data_received(ahead)
+    while protocol.tasks and ahead == REQUEST:
+        await turn()
+    protocol.data_received(b"no HTTP\r\n\r\n")
+    told = b"".join(part for part in protocol.wire.sent if isinstance(part, bytes))
+    assert (b"HTTP/1.1 400 " in told) is is_told
+    assert protocol.wire.sent[-1] == "close"
+
+
 async def test_pipelined_requests_are_answered_in_order() -> None:
     numbers = iter(range(3))
 
