@@ -16,12 +16,16 @@ from redismem.errors import InvalidSettings
 from redismem.web.app import create_app
 from redismem.web.http.failures import App
 from redismem.web.http.protocol import LimitedProtocol
+from redismem.web.http.request_queue import BATCH_COUNT
 from redismem.web.service import Service
 from redismem.web.shedding import request_queue
 
-LISTENERS_COUNT = 16
-"""The sockets that listen at an address. In an iteration of its event loop uvloop accepts one connection for each, so
-with one socket a probe on a new connection waits for seconds behind those of other clients."""
+LISTENERS_COUNT = 2 * BATCH_COUNT
+"""The sockets that listen at an address. In an iteration of its event loop uvloop accepts one connection for each.
+
+With fewer than the requests that an iteration begins, those of clients that open a connection for each request would
+wait in the kernel, where nothing measures and refuses them, and a probe would wait behind them.
+"""
 
 
 class QuietServer(uvicorn.Server):
