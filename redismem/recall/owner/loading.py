@@ -47,7 +47,7 @@ class OwnerLoader:
         before, own_id = self._before, self._own_id
         stored = await self._read_states()
         own = decode_state(own_id, self._field, stored.pop(own_id))
-        if before.stored == stored and self._is_own_same(own):
+        if before.stored == stored and self._is_own_same(own) and self._has_none_removed(stored):
             return before
         states = {} if own is None else {own_id: own}
         for session_id, fields in stored.items():
@@ -77,6 +77,10 @@ class OwnerLoader:
             stored |= zip(new, fields, strict=True)
         self._keys = known | new
         return {name: fields for name, fields in stored.items() if name in names}
+
+    def _has_none_removed(self, stored: Mapping[str, Stored]) -> bool:
+        """False if the session that asked last was removed since: it is in the earlier index, and never in `stored`."""
+        return self._before.sessions.keys() <= {*stored, self._own_id}
 
     def _is_own_same(self, own: OwnedState | None) -> bool:
         """True if the earlier index has the originals of the session that asks, and no window is left to read."""

@@ -156,6 +156,7 @@ async def test_what_is_removed_is_gone_at_once_in_every_process(
             assert await find(asking, SECRET) == [(ODD_ID, 5), (ODD_ID, 39)]
             assert await find(asking, BEGIN_SECRET) == [(ODD_ID, 3)]
             assert knows(asking, SECRET)
+        assert await find(other_process, "walrus", asked_in=ODD_ID) == [("e", 1)], "and asks in this session at last"
         await way(memory.session(ODD_ID))
         for asking in (other_process, memory):
             for word in (SECRET, BEGIN_SECRET):
