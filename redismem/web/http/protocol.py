@@ -105,6 +105,11 @@ class LimitedProtocol(HttpToolsProtocol):
         self._head_bytes -= len(body)
         super().on_body(body)
 
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        if self.parser.should_upgrade():
+            self.cycle.keep_alive = False  # the parser would read the body as the next request
+
     def on_message_complete(self) -> None:
         super().on_message_complete()
         cycle = self.cycle

@@ -113,6 +113,20 @@ async def test_bytes_that_are_not_http_are_never_the_answer_to_another_request(a
     assert protocol.wire.sent[-1] == "close"
 
 
+async def test_a_body_behind_an_upgrade_is_no_request() -> None:
+    asked: list[str] = []
+
+    async def answer(scope: Any, send: Any) -> None:
+        asked.append(scope["method"])
+        await answer_whole(scope, send)
+
+    protocol = Protocol(answer)
+    head = b"POST / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: h2c\r\ncontent-length: %d\r\n\r\n"
+    protocol.data_received(head % len(REQUEST))
+    await protocol.ask(REQUEST)
+    assert (asked, protocol.wire.sent[-1]) == (["POST"], "close")
+
+
 async def test_pipelined_requests_are_answered_in_order() -> None:
     numbers = iter(range(3))
 
