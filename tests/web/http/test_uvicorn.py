@@ -21,11 +21,25 @@ METHODS = {
     "data_received": ["self", "data"],
     "on_message_begin": ["self"],
     "on_body": ["self", "body"],
+    "on_headers_complete": ["self"],
+    "on_message_complete": ["self"],
+    "send_400_response": ["self", "msg"],
     "_start_asgi_task": ["self", "cycle", "app"],
     "on_response_complete": ["self"],
     "timeout_keep_alive_handler": ["self"],
 }
-ATTRIBUTES = {"cycle", "flow", "logger", "loop", "pipeline", "scope", "server_state", "timeout_keep_alive", "transport"}
+ATTRIBUTES = {
+    "cycle",
+    "flow",
+    "logger",
+    "loop",
+    "parser",
+    "pipeline",
+    "scope",
+    "server_state",
+    "timeout_keep_alive",
+    "transport",
+}
 CYCLE = {
     "body": bytearray,
     "disconnected": bool,
@@ -69,6 +83,7 @@ async def test_the_attributes_exist_with_the_expected_types() -> None:
         assert list(inspect.signature(method).parameters) == [], HINT
     assert list(inspect.signature(protocol.flow.resume_reading).parameters) == [], HINT
     assert protocol.flow.write_paused is False, HINT
+    assert protocol.parser.should_upgrade() is False, HINT
     assert protocol.server_state.total_requests == 1, HINT
     assert len(protocol.pipeline) == 0, HINT
     assert STATUS_LINE[201] == b"HTTP/1.1 201 Created\r\n", HINT
