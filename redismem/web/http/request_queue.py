@@ -21,7 +21,7 @@ NEW_WORK_COUNT = 8
 """The requests of an iteration that are kept for new work while replies wait."""
 LONGEST_S = 0.6
 """The wait from which a request is refused: with what follows, it is still answered within a second."""
-STANDING_S = 0.3
+STANDING_S = 0.1
 """The seconds for which a line must be too long before requests are refused: a pause of the process is no overload."""
 ARRIVED_S = "redismem.arrived_s"
 """The key in a request's ASGI scope of its arrival by `time.monotonic`; absent if the request has not waited."""
