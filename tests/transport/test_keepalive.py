@@ -7,6 +7,7 @@ a process of its own, whose other sockets belong to no server, client or thread 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -15,6 +16,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.checks import until
 from support.transports import OURS, open_transport, url_of
 
 KEPT_ALIVE = {"SO_KEEPALIVE": 1, "TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
@@ -44,7 +46,16 @@ async def connections_of(name: str, url: str) -> list[dict[str, int]]:
     async with open_transport(name, url) as transport:
         for key in "abcdef":  # on several nodes of a cluster
             await transport.run([("GET", key)], 60)
-        return [options for inode, options in connections().items() if inode not in before]
+        opened: list[dict[str, int]] = []
+
+        def is_dialled() -> bool:
+            """True unless a thread is about to set the options of a connection that it has just opened."""
+            opened[:] = [options for inode, options in connections().items() if inode not in before]
+            return all(options == KEPT_ALIVE for options in opened)
+
+        with contextlib.suppress(TimeoutError):
+            await until(is_dialled)
+        return opened
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists a process's sockets in /proc")
