@@ -49,11 +49,8 @@ def is_overloaded() -> bool:
     return bool(behind) or monotonic() - refusals.last_s < CALM_S
 
 
-def refusal(patience: int, place: str = "", session_id: str | None = None) -> Overloaded | None:
-    """Return the error of a call that this process cannot make in time; `None` if it can, or if `patience` is 0.
-
-    Without a place, the reason is this process alone, not a server.
-    """
+def refusal(patience: int, place: str, session_id: str | None) -> Overloaded | None:
+    """Return the error of a call that this process cannot make in time; `None` if it can, or if `patience` is 0."""
     reason = reason_to_refuse(place, patience) if patience else ""
     return overloaded(_MEANINGS[reason], session_id, reason) if reason else None
 

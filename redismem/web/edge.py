@@ -15,7 +15,7 @@ from redismem.web.http.deadlines import Deadlines
 from redismem.web.http.failures import App, Receive, Scope, Send, to_logged_problem
 from redismem.web.http.json import check_encoding, encode_json
 from redismem.web.http.problems import Problem, may_be_done
-from redismem.web.http.protocol import WHOLE
+from redismem.web.http.protocol import WHOLE, header_lines
 from redismem.web.http.queries import Documented, is_search, is_stream
 from redismem.web.http.request_queue import ARRIVED_S
 from redismem.web.http.static import HEADERS as PAGE_HEADERS
@@ -33,6 +33,7 @@ HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 ]
+_LINES = header_lines(HEADERS)
 _EMPTY: dict[str, Any] = {}
 _AT_ONCE = nullcontext[None]()
 _OPENAPI = "/openapi.json"
@@ -43,14 +44,6 @@ _ONCE = frozenset(
 _OWN_HOSTS = frozenset(["localhost", "127.0.0.1", "::1"])
 _ALLOWED = b"authorization, content-type, idempotency-key, if-match, last-event-id, prefer"
 _EXPOSED = b"etag, location, retry-after, turn-id"
-
-
-def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return headers as they are sent."""
-    return b"".join([b"%s: %s\r\n" % header for header in headers])
-
-
-_LINES = header_lines(HEADERS)
 
 
 def cors_headers(origins: Container[str], headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:

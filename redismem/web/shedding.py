@@ -8,8 +8,9 @@ from typing import Any
 from redismem.store.overload import LATE_REQUEST, refusals
 from redismem.web.access import needed_scope
 from redismem.web.api.appends import is_append
-from redismem.web.edge import HEADERS, cors_headers, header_lines
+from redismem.web.edge import HEADERS, cors_headers
 from redismem.web.http.problems import Problem
+from redismem.web.http.protocol import header_lines
 from redismem.web.http.request_queue import Answer, Priority, RequestQueue
 from redismem.web.http.static import is_page
 from redismem.web.metrics.prometheus import route_of

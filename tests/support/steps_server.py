@@ -17,17 +17,21 @@ from mcp.server.mcpserver import Context, MCPServer
 from redismem import Memory
 from redismem.mcp import EventStore
 from redismem.web.server import listen
+from support.checks import until
+from support.waiting import START_S
 
 
 def create_server(memory: Memory) -> MCPServer[Any]:
     server: MCPServer[Any] = MCPServer("steps", log_level="ERROR")
 
+    async def appended() -> int:
+        return (await memory.session("go").read()).total_messages
+
     @server.tool()
     async def walk(ctx: Context[Any, Any], count: int) -> str:
         for step in range(count):
             await ctx.report_progress(step)
-        while not (more := (await memory.session("go").read()).total_messages):  # noqa: ASYNC110
-            await asyncio.sleep(0.005)  # another process appends
+        more: int = await until(appended, START_S)
         for step in range(count, count + more):
             await ctx.report_progress(step)
         return "arrived"

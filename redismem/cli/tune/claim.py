@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from redismem.cli.place import ChosenStore, open_memory
@@ -12,6 +13,7 @@ from redismem.cli.terminal import Stop, ask
 from redismem.errors import Conflict
 from redismem.inspection.erasing import erase_namespace
 from redismem.memory.memory import Memory
+from redismem.record.pages import all_listed
 
 NAMESPACE = "redismem-tune"
 _CLAIM = "run"
@@ -53,10 +55,5 @@ async def claimed(url: str | None, needed_bytes: int, *, replace: bool, yes: boo
 
 
 async def _sessions(memory: Memory) -> list[str]:
-    found, cursor = list[str](), None
-    while True:
-        page = await memory.sessions(10_000, cursor, include_idle=True)
-        found += [each.session_id for each in page.sessions]
-        cursor = page.cursor
-        if cursor is None:
-            return found
+    read = partial(memory.sessions, 10_000, include_idle=True)
+    return [each.session_id async for page in all_listed(read) for each in page.sessions]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,11 @@ HEAD_BYTES = 64 * 1024
 """The limit of a request's head, trailers and chunk sizes together. The first read of a request does not count."""
 WHOLE = "redismem.whole"
 _BUFFER_BYTES = 64 * 1024
+
+
+def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return headers as they are sent."""
+    return b"".join([b"%s: %s\r\n" % header for header in headers])
 
 
 class BufferedTransport:
@@ -132,8 +138,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():  # the request before this one was the last
             return
         begin, queue, scope = partial(super()._start_asgi_task, cycle, app), self.queue, cycle.scope
-        priority = Priority.AT_ONCE if queue is None else queue.priority_of(scope)
-        if queue is None or priority is Priority.AT_ONCE:
+        if queue is None or (priority := queue.priority_of(scope)) is Priority.AT_ONCE:
             begin()
         elif queue.is_full(priority) and self._can_send_whole(scope):
             self._send_whole(scope, *queue.refuse(scope))
@@ -166,9 +171,8 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         self.logger.warning("A request was refused: %s.", problem.title)
         if self._is_answered():
-            body = problem.document()
-            headers = [*problem.headers(), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
-            lines = b"".join(b"%s: %s\r\n" % header for header in headers)
+            headers, body = problem.whole()
+            lines = header_lines([*headers, (b"connection", b"close")])
             self.transport.write(b"%s%s\r\n%s" % (STATUS_LINE[problem.status], lines, body))
         self.transport.close()
 

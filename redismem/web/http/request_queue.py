@@ -11,7 +11,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
-from enum import IntEnum
+from enum import Enum
 from time import monotonic
 from typing import Any
 
@@ -30,7 +30,7 @@ Answer = tuple[int, bytes, bytes]
 """The status of an answer, its header lines and its body."""
 
 
-class Priority(IntEnum):
+class Priority(Enum):
     """The priority of a request."""
 
     AT_ONCE = 0
