@@ -34,8 +34,6 @@ def test_the_tables_fit_the_terminal(capsys: Any, monkeypatch: pytest.MonkeyPatc
     assert max(map(len, lines)) <= columns
     assert ("B strategy none " in shown) is (columns == 80), "one line per row"
     if columns == 80:
-        assert [line.split() for line in lines if "summaries" in line] == [
-            ["their", "sessions", "Redis", "client", "p99,"],
-            ["settings", "summaries", "tokens", "bytes", "per", "GB", "CPU,", "µs", "CPU,", "µs", "ms"],
-        ][1:]
+        (heading,) = (line.split() for line in lines if "summaries" in line)
+        assert heading == ["settings", "summaries", "tokens", "bytes", "per", "GB", "CPU,", "µs", "CPU,", "µs", "ms"]
         assert "left out early" not in shown[shown.index("multiple of now") :]
